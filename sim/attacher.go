@@ -16,7 +16,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// The timing of the attach/detach controller, with upstream's defaults, and of an external attacher.
+// The timing of an external attacher, and of the attach/detach controller with upstream's defaults.
 const (
 	attachPeriod    = time.Second
 	attachTakesMost = 6 * time.Second // until an attachment is attached
@@ -70,8 +70,8 @@ func hasDriverVolumes(spec *plan.Spec) bool {
 // attachmentOf returns the attachment of a volume of a CSI driver.
 func attachmentOf(pv *v1.PersistentVolume) attachment {
 	c := pv.Spec.CSI
-	return attachment{name: attachmentName(c.Driver, c.VolumeHandle), volume: pv.Name, driver: c.Driver,
-		unique: v1.UniqueVolumeName("kubernetes.io/csi/" + c.Driver + "^" + c.VolumeHandle)}
+	return attachment{name: attachmentName(c.Driver, c.VolumeHandle), volume: pv.Name,
+		driver: c.Driver, unique: v1.UniqueVolumeName("kubernetes.io/csi/" + c.Driver + "^" + c.VolumeHandle)}
 }
 
 // attachmentName returns the name that the attach/detach controller gives a VolumeAttachment.

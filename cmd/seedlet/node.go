@@ -181,7 +181,8 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
 	n.plugins = plugins.New(plugins.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn,
 		Dir: filepath.Join(s.rootDir, "plugins_registry")})
-	n.csi = csi.New(csi.Options{Clock: ticks, Deliver: n.runner.Deliver, Intercept: n.metrics.CSICalls})
+	n.csi = csi.New(csi.Options{Clock: ticks, Deliver: n.runner.Deliver,
+		Intercept: n.metrics.CSICalls})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
 			n.runner.Deliver); err != nil {

@@ -4,7 +4,7 @@
 // The contract of the port: Do never blocks; every effect is completed by exactly one event, before
 // or soon after its deadline. Each call has a connection of its own, which is closed after it, so a
 // driver that was restarted is reached at once. What a driver sends is bounded
-// (world.CSIAnswerBytesMax, world.CSIErrorBytesMax). A secret is in no error: its value is replaced,
+// (world.CSIAnswerBytesMax, world.CSIErrorBytesMax). No error shows a secret: its value is replaced,
 // also in what a driver answers.
 //
 // The drivers speak version 1 of the specification. The messages are those of v1.13; what v1.13 has

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// csiDriversMax bounds the drivers that have a label value of their own. A node has a handful; their
+// csiDriversMax bounds the drivers that have a label value of their own. A node has a handful, whose
 // names come from plugins.
 const csiDriversMax = 64
 

@@ -35,7 +35,9 @@ func (d *Drivers) volume(driver, handle string) *volume {
 
 // Grow gives a volume a size, as the controller of its driver does. The file system in it stays as
 // it is until it is expanded or staged.
-func (d *Drivers) Grow(driver, handle string, bytes int64) { d.volume(driver, handle).bytes = bytes }
+func (d *Drivers) Grow(driver, handle string, bytes int64) {
+	d.volume(driver, handle).bytes = bytes
+}
 
 // source is what the mount table names the volume.
 func (v *volume) source() string { return "/dev/" + v.driver + "/" + v.handle }

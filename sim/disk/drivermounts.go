@@ -18,8 +18,8 @@ func (d *Disk) MountSource(source, fsType, p string, readOnly bool) *world.Error
 	if err != nil {
 		return err
 	}
-	d.mountOver(at, &mount{root: d.storedVolume(source), within: "/", readOnly: readOnly, isApart: true,
-		fileSystem: fileSystem{source, fsType, "device " + source}})
+	d.mountOver(at, &mount{root: d.storedVolume(source), within: "/", readOnly: readOnly,
+		isApart: true, fileSystem: fileSystem{source, fsType, "device " + source}})
 	return nil
 }
 

@@ -73,13 +73,14 @@ func (m *model) findWrongCSICall(now time.Time, eff *world.Effect, name csiName,
 			return findingf("UnstageVolume is called for %s, which is published at %s", name, at[0])
 		}
 	case *world.PublishVolume:
-		if body.VolumeContext["csi.storage.k8s.io/ephemeral"] == "true" {
-			return m.findNeedless(now, name, target)
+		f := m.findNeedless(now, name, target)
+		if f == nil && body.StagingPath == "" && isInline(name.handle) {
+			return nil // which is never attached
 		}
-		if f := m.findUnattached(now, eff, name); f != nil {
-			return f
+		if f == nil {
+			f = m.findUnattached(now, eff, name)
 		}
-		return m.findNeedless(now, name, target)
+		return f
 	}
 	return nil
 }

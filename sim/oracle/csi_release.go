@@ -19,8 +19,8 @@ import (
 type csiRelease struct{}
 
 func (*csiRelease) describe() Entry {
-	return Entry{"csi-release", "The volumes of an ended pod are let go within a bound, whatever has " +
-		"gone before, and the Node says that a volume is in use for as long as it is."}
+	return Entry{"csi-release", "The volumes of an ended pod are let go within a bound, whatever " +
+		"has gone before, and the Node says that a volume is in use for as long as it is."}
 }
 
 // csiReleaseBound is how long the agent may take to let go of a volume without a fault: the

@@ -14,7 +14,10 @@ import (
 	"seedlet.dev/world"
 )
 
-const csiDriver, csiStaging = "a.test", "/var/lib/kubelet/plugins/kubernetes.io/csi/a.test/1/globalmount"
+const (
+	csiDriver  = "a.test"
+	csiStaging = "/var/lib/kubelet/plugins/kubernetes.io/csi/a.test/1/globalmount"
+)
 
 // csiTarget returns where the volume of a pod has to be published.
 func csiTarget(uid string) string {
@@ -211,13 +214,15 @@ func TestCSIOrder(t *testing.T) {
 	})
 }
 
+// csiStartAgent starts the agent and a pod whose volume is not published.
+func csiStartAgent(s *script) {
+	s.AgentStarted(s.now)
+	csiObjects(s)
+	csiPod(s, "u1")
+}
+
 func TestCSICalls(t *testing.T) {
-	start := func(s *script) {
-		s.AgentStarted(s.now)
-		csiObjects(s)
-		csiPod(s, "u1")
-	}
-	unstage := &world.UnstageVolume{Driver: world.CSIDriver{Name: csiDriver}, Handle: "h"}
+	start := csiStartAgent
 	runCases(t, []testCase{
 		{"one after the other", "", func(s *script) {
 			start(s)
@@ -247,6 +252,13 @@ func TestCSICalls(t *testing.T) {
 			csiCall(s, 1, csiStageCall(), false)
 			csiCall(s, 2, &world.GetVolumeStats{Handle: "h"}, false)
 		}},
+	})
+}
+
+func TestReasonsOfCSICalls(t *testing.T) {
+	start := csiStartAgent
+	unstage := &world.UnstageVolume{Driver: world.CSIDriver{Name: csiDriver}, Handle: "h"}
+	runCases(t, []testCase{
 		{"staged before the Node has it in use", "csi-calls", func(s *script) {
 			start(s)
 			writeObject(s, nodeWith(true, true), nodeWith(false, true), 0)

@@ -8,9 +8,9 @@ import (
 )
 
 // csiVolumes fires when a container is started while a CSI volume of its pod is not published, or
-// another one is in its place, and when a volume is unpublished, or replaced, while a process of the
-// pod runs. A restart of the agent or of the driver is no excuse: what is published stays. Targets
-// of which a driver has lied are excused, and pods whose spec or manifest has changed.
+// another one is in its place, and when a volume is unpublished, or replaced, while a process of
+// the pod runs. A restart of the agent or of the driver is no excuse: what is published stays.
+// Targets of which a driver has lied are excused, and pods whose spec or manifest has changed.
 type csiVolumes struct{}
 
 func (*csiVolumes) describe() Entry {
@@ -101,13 +101,13 @@ func (*csiData) checkFact(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
-// csiOrder fires when a volume is unstaged, or staged anew, in an order that loses what is written:
-// unstaged while it is published.
+// csiOrder fires when a volume is unstaged while it is published, and when it is staged at two
+// places.
 type csiOrder struct{}
 
 func (*csiOrder) describe() Entry {
-	return Entry{"csi-order", "A volume is unstaged only after it was unpublished everywhere, and is " +
-		"staged at one place."}
+	return Entry{"csi-order", "A volume is unstaged only after it was unpublished everywhere, and " +
+		"is staged at one place."}
 }
 
 func (*csiOrder) checkFact(m *model, f *truth.Fact) *finding {

@@ -299,7 +299,8 @@ func (m *model) isChange(f *truth.Fact) bool {
 	}
 	switch f.Kind {
 	case truth.HandlerRequested, truth.WroteNothing,
-		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified:
+		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified,
+		truth.DriverStarted, truth.DriverEnded:
 		return false
 	case truth.HandlerEnded:
 		return f.Reply.Class() != truth.ReplySuccess

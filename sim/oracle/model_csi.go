@@ -189,6 +189,12 @@ func inlineHandle(uid, volume string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(uid+volume)))
 }
 
+// isInline reports whether a handle is of the form that a kubelet gives such volumes.
+func isInline(handle string) bool {
+	hash, isOf := strings.CutPrefix(handle, "csi-")
+	return isOf && len(hash) == 2*sha256.Size
+}
+
 // podOfTarget returns the pod in whose directory a target is; nil if it is in none.
 func (m *model) podOfTarget(path string) *pod {
 	uid, below := childName(m.opts.PodsDir, path)

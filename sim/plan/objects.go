@@ -28,10 +28,13 @@ type Object struct {
 
 const kindClusterTrustBundle = "ClusterTrustBundle"
 
+const kindCSIDriver = "CSIDriver"
+
 // objectKinds maps the kinds of objects that a plan can have to their fields in world.Object.
 var objectKinds = map[string]string{
 	"ConfigMap": "configMap", "Secret": "secret", "Service": "service",
 	"RuntimeClass": "runtimeClass", kindClusterTrustBundle: "trustBundle",
+	kindCSIDriver: "csiDriver",
 }
 
 // ObjectNamed returns an entry of objects; nil if there is none of this name.
@@ -75,7 +78,7 @@ func (o *Object) Decode() (world.Object, error) {
 		s.Data = map[string][]byte{v1.DockerConfigJsonKey: dockerConfig(o.Registries)}
 	}
 	_, meta := object.Meta()
-	if kind != "RuntimeClass" && kind != kindClusterTrustBundle && meta.GetNamespace() == "" {
+	if kind != "RuntimeClass" && kind != kindClusterTrustBundle && kind != kindCSIDriver && meta.GetNamespace() == "" {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
 	return object, nil

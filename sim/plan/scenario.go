@@ -46,6 +46,7 @@ type ScenarioSpec struct {
 	// Pressures are changes of what the machine uses besides its pods.
 	Pressures PressureRange `json:"pressures,omitempty"`
 	Plugins   PluginRange   `json:"plugins,omitempty"`
+	CSI       CSIRange      `json:"csi,omitempty"`
 	Objects   []Object      `json:"objects,omitempty"` // of the API server
 	// Requests is how many requests clients send to the agent's HTTP API.
 	Requests Count `json:"requests,omitempty"`

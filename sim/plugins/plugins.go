@@ -125,9 +125,10 @@ func (p *Plugins) set(path string, change *plan.PluginChange) {
 	p.serveBy(path, change, false)
 }
 
-// serveBy starts or ends the services of a plugin.
+// serveBy starts or ends the services of a plugin, unless its process has ended for good.
 func (p *Plugins) serveBy(path string, plugin *plan.PluginChange, hasEnded bool) {
-	if p.opts.Serve != nil && plugin.Wrong != plan.PluginDown {
+	isDown := plugin.Wrong == plan.PluginDown && plugin.WrongFor == 0
+	if p.opts.Serve != nil && !isDown {
 		p.opts.Serve(path, plugin, hasEnded)
 	}
 }
