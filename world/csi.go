@@ -120,7 +120,7 @@ type PublishVolume struct {
 	ReadOnly    bool   `json:"readOnly,omitempty"`
 }
 
-// UnpublishVolume undoes PublishVolume, and removes the target (NodeUnpublishVolume). It succeeds if
+// UnpublishVolume undoes PublishVolume and removes the target (NodeUnpublishVolume). It succeeds if
 // the volume is not published there. It completes with Done.
 type UnpublishVolume struct {
 	Driver     CSIDriver `json:"driver"`

@@ -53,7 +53,7 @@ var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
 	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees",
-	"MeasureFilesystem", "ImageFsInfo",
+	"MeasureFilesystem", "ImageFsInfo", "GetVolumeStats", "GetCSINodeInfo", "ListMounts",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",
 }
@@ -299,7 +299,8 @@ func (m *model) isChange(f *truth.Fact) bool {
 	}
 	switch f.Kind {
 	case truth.HandlerRequested, truth.WroteNothing,
-		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified:
+		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified,
+		truth.DriverStarted, truth.DriverEnded:
 		return false
 	case truth.HandlerEnded:
 		return f.Reply.Class() != truth.ReplySuccess
