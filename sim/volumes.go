@@ -124,7 +124,7 @@ func (r *run) isOwnerGone(claim *v1.PersistentVolumeClaim) bool {
 func (r *run) bindClaims() {
 	for _, o := range r.server.Objects(world.ResourceClaims) {
 		claim := o.Claim
-		if claim.Status.Phase == v1.ClaimBound || claim.DeletionTimestamp != nil {
+		if claim.Status.Phase == v1.ClaimBound {
 			continue
 		}
 		now, uid := r.agenda.Now(), string(claim.UID)
