@@ -196,6 +196,7 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 	default:
 		return // nobody provisions it
 	}
+	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{
 		Volume: &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}})
 }
