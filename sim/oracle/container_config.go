@@ -200,7 +200,7 @@ func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container,
 				fmt.Sprintf("image, sub-path %q, read-only true", sub))
 			continue
 		}
-		from, readOnly := volumePath(dir, v), mount.ReadOnly || hasContent(v)
+		from, readOnly := volumePath(dir, v), mount.ReadOnly || isReadOnly(v)
 		if b := m.volumes.backingOf(spec, v, dir); b != nil {
 			from, readOnly = b.path, readOnly || b.readOnly
 		}
