@@ -212,7 +212,7 @@ func (s settings) setMounts(dir string, spec *v1.Pod, c *v1.Container, f *truth.
 		}
 		recursive := mount.RecursiveReadOnly != nil &&
 			*mount.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled
-		bind(mount.MountPath, from, mount.ReadOnly || hasContent(v), recursive, propagation)
+		bind(mount.MountPath, from, mount.ReadOnly || hasContent(v) || isReadOnlyCSI(v), recursive, propagation)
 	}
 	if c.TerminationMessagePath != "" {
 		bind(c.TerminationMessagePath, dir+"/containers/"+c.Name+"/"+f.Annotations[annotationRestarts],
@@ -322,4 +322,9 @@ func selinuxText(o *runtimeapi.SELinuxOption) string {
 		return ""
 	}
 	return strings.Join([]string{o.User, o.Role, o.Type, o.Level}, ":")
+}
+
+// isReadOnlyCSI reports whether the spec of a pod says that a CSI volume in it is read-only.
+func isReadOnlyCSI(v *v1.Volume) bool {
+	return v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }
