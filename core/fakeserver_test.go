@@ -69,10 +69,6 @@ func (s *fakeServer) perform(effect any) any {
 	if _, isWatch := effect.(*world.WatchObjects); s.unavailable && !isWatch {
 		return world.Errorf(world.KindUnavailable, world.CallName(effect), "away")
 	}
-	if operation, ok := effect.(world.ObjectOperation); ok &&
-		operation.TargetResource() == world.ResourceCSINodes {
-		return s.performCSINode(effect)
-	}
 	if body, ok := s.performNodeOrLease(effect); ok {
 		return body
 	}
@@ -208,6 +204,9 @@ type nodeWrites struct {
 
 // performNodeOrLease performs a call about the Node or its lease; false for any other.
 func (s *fakeServer) performNodeOrLease(effect any) (any, bool) {
+	if o, ok := effect.(world.ObjectOperation); ok && o.TargetResource() == world.ResourceCSINodes {
+		return s.performCSINode(effect), true
+	}
 	read := func(o world.Object) (any, bool) { return &world.ObjectRead{Object: o}, true }
 	on, ok := effect.(world.ObjectOperation)
 	switch {

@@ -259,9 +259,7 @@ func (a *Agent) planComponent(key timer.Key) {
 	case resizeOwner.Component:
 		wake = a.planResizes()
 	case housekeeping.Owner.Component:
-		if a.hasListedEverything() && a.hasListedExistingPods() {
-			wake = s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
-		}
+		wake = a.planHousekeeping()
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	case hostfile.Component:

@@ -124,6 +124,7 @@ type run struct {
 	manifests   manifests
 	controllers controllers
 	attacher    attacher
+	volumes     volumeControllers
 	clients     clients
 	anomalies   anomalies
 	anchors     anchors

@@ -1,6 +1,7 @@
 package criconfig
 
 import (
+	"path"
 	"strconv"
 	"strings"
 )
@@ -9,6 +10,12 @@ import (
 
 // PodDir returns the directory of a pod, with its volumes.
 func (n *Node) PodDir(uid string) string { return n.PodsDir + "/" + uid }
+
+// DevicesDir returns the directory in which block devices of local volumes are mounted, each once
+// for all pods. It is the kubelet's.
+func (n *Node) DevicesDir() string {
+	return path.Dir(n.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
+}
 
 // PodLogDir returns the directory of the logs of a pod, with one directory for each container.
 func (n *Node) PodLogDir(namespace, name, uid string) string {

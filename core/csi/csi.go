@@ -33,8 +33,8 @@
 // the names and the keys of vol_data.json are those of a kubelet, so each takes over the other's
 // volumes.
 //
-// Upstream: pkg/volume/csi, pkg/volume/csi/nodeinfomanager, pkg/kubelet/volumemanager. Start reading
-// at Node, then Node.planVolume.
+// Upstream: pkg/volume/csi, pkg/volume/csi/nodeinfomanager, pkg/kubelet/volumemanager. Start
+// reading at Node, then Node.planVolume.
 package csi
 
 import (

@@ -154,8 +154,8 @@ func (n *Node) Registration(p Plugin, env *Env) (ready bool, problem string) {
 // DriverNames returns the names of all drivers, sorted.
 func (n *Node) DriverNames() []string { return slices.Sorted(maps.Keys(n.Drivers)) }
 
-// Retry returns the names of the volumes of a driver, sorted, whose back-offs do not count any more:
-// the driver was registered, or has gone.
+// Retry ends the back-offs of the volumes of a driver, which was registered or has gone, and
+// returns their names, sorted.
 func (n *Node) Retry(driver string) (names []string) {
 	for _, name := range n.VolumeNames() {
 		if v := n.Volumes[name]; v.Driver == driver {

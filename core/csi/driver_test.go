@@ -58,7 +58,8 @@ func TestRefusedRegistration(t *testing.T) {
 			n.object.Labels = map[string]string{"zone": "b"}
 		},
 		"it is broken": func(n *node) {
-			n.fail["GetCSINodeInfo"] = &failure{world.Errorf(world.KindInternal, "", "it is broken"), 1, false}
+			n.fail["GetCSINodeInfo"] = &failure{world.Errorf(world.KindInternal, "", "it is broken"), 1,
+				false}
 		},
 		"the entry is invalid": func(n *node) {
 			n.fail["UpdateObject"] = &failure{world.Errorf(world.KindInvalid, "", "the entry is invalid"), 1,

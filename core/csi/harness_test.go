@@ -480,13 +480,15 @@ func (n *node) end(uid string) (held bool) {
 // restart starts another agent on the same node.
 func (n *node) restart() *node {
 	n.node = NewNode("n1", "/k", true)
-	n.table, n.queue, n.held = op.Table{}, []timer.Key{SearchOwner, ObjectOwner}, map[string]world.Effect{}
+	n.table, n.queue = op.Table{}, []timer.Key{SearchOwner, ObjectOwner}
+	n.held = map[string]world.Effect{}
 	clear(n.wakes)
 	n.calls, n.logs, n.requests = nil, nil, nil
 	return n.run()
 }
 
-// expect fails unless the driver and the API server were asked for exactly this since the last time.
+// expect fails unless the driver and the API server were asked for this since the last time, and for
+// nothing else.
 func (n *node) expect(want ...string) {
 	n.t.Helper()
 	if !slices.Equal(n.calls, want) {
@@ -516,7 +518,8 @@ func ref(name string) *v1.SecretReference {
 // listSecret has the API server list a secret; nil: it does not exist.
 func (n *node) listSecret(name string, data map[string][]byte) {
 	n.t.Helper()
-	w := n.objects.Watch(world.WatchTarget{Resource: world.ResourceSecrets, Namespace: "ns", Name: name})
+	w := n.objects.Watch(world.WatchTarget{Resource: world.ResourceSecrets, Namespace: "ns",
+		Name: name})
 	if w == nil {
 		n.t.Fatalf("the secret %s is not watched", name)
 	}

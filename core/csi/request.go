@@ -51,8 +51,8 @@ func encodeData(data map[string]string) []byte {
 
 // stageRequest returns the request that stages a volume; known is false while it waits for a
 // secret.
-func (n *Node) stageRequest(v *Volume, session *Session, env *Env) (r *world.StageVolume, known bool,
-	err error) {
+func (n *Node) stageRequest(v *Volume, session *Session,
+	env *Env) (r *world.StageVolume, known bool, err error) {
 	u := v.firstUse()
 	secrets, known, err := secretOf(u.StageSecret, "NodeStageSecretRef", env)
 	if !known || err != nil {

@@ -137,7 +137,8 @@ func (n *Node) HandleSearchCompletion(id world.OpID, ev world.Event, env *Env) {
 	if isRead && len(read.Files) == 1 && read.Files[0].Err != nil && !hadNoEffect(read.Files[0].Err) {
 		ev.Err = read.Files[0].Err // the disk has failed, not the content
 	}
-	if _, listed := ev.Body.(*world.MountsListed); ev.Err == nil && !listed && item.Kind == itemMounts {
+	_, isTable := ev.Body.(*world.MountsListed)
+	if ev.Err == nil && item.Kind == itemMounts && !isTable {
 		ev.Err = world.Errorf(world.KindInternal, "ListMounts", "answered with another message")
 	}
 	if ev.Err != nil && !(ev.Err.Has(world.KindNotFound) && item.Kind != itemMounts) {

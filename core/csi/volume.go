@@ -122,7 +122,7 @@ type Use struct {
 	PodName        string `json:"podName"`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	Volume         string `json:"volume"`   // the name in the spec of the pod
-	SpecName       string `json:"specName"` // the name of the PersistentVolume, or that of an inline one
+	SpecName       string `json:"specName"` // that of the PersistentVolume, or of an inline volume
 
 	Driver    string `json:"driver"`
 	Handle    string `json:"handle"`

@@ -147,7 +147,8 @@ func (s *Store) Plan(key timer.Key, effects *op.Effects) time.Time {
 // cannot be read.
 func (s *Store) RequireSince(target world.WatchTarget, since time.Time) (reading bool) {
 	w := s.Watch(target)
-	if w == nil || w.Read == nil || s.Strategy.Cached || w.isImmutable() || isStorage(target.Resource) {
+	if w == nil || w.Read == nil || s.Strategy.Cached || w.isImmutable() ||
+		isStorage(target.Resource) {
 		return false
 	}
 	r := w.Read
@@ -244,7 +245,7 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 	return w, awaited || len(changed) > 0
 }
 
-// recordFailure counts a read that did not lead to an object that can be used, and sets the back-off.
+// recordFailure counts a read that found no object that can be used, and sets the back-off.
 func (r *ReadState) recordFailure(ev world.Event) {
 	r.Failures++
 	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, readBackoffFirst, readBackoffMax))

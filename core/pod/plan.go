@@ -103,6 +103,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 		w.waitUntil(w.now.Add(watchRetryPeriod))
 	}
 	p.checkObjectBytes(env, &w)
+	p.watchVolumes(env, &w)
 	p.restoreRound()
 	for range stageStepsMax {
 		before := p.Stage
@@ -125,6 +126,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 			"stage", string(p.Stage), "reason", p.Termination.Reason)
 	}
 	p.watchReferences(env) // again: a pod that is Terminated now stops its watches
+	p.watchVolumes(env, &w)
 	p.repeatEvents(env, &w)
 	return w.wakeAt
 }

@@ -107,8 +107,8 @@ var (
 	unmountPath = unix.Unmount
 )
 
-// unmountOne unmounts one mount. That of a network file system may wait for its server; unmounting it
-// by force ends that.
+// unmountOne unmounts one mount. That of a network file system may wait for its server; unmounting
+// it by force ends that.
 func unmountOne(m *mountinfo.Info) error {
 	if !strings.HasPrefix(m.FSType, "nfs") {
 		return unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW)

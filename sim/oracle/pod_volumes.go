@@ -84,7 +84,7 @@ func (o *podVolumes) checkStart(m *model, f *truth.Fact) *finding {
 		v := &p.spec.Spec.Volumes[i]
 		path := volumePath(dir, v)
 		switch {
-		case v.HostPath != nil, v.Image != nil: // image volumes are checked by the oracle images
+		case v.HostPath != nil, v.Image != nil, isBacked(v): // see the oracles images and claims
 			continue
 		case v.CSI != nil, v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
 			continue // the oracle csi-volumes checks those of drivers

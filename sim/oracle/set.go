@@ -148,7 +148,7 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &restartPolicy{}, &backoff{}, &terminalPhase{}, &restartCount{},
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
-		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
+		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{}, &volumeClaims{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},

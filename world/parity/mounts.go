@@ -162,10 +162,11 @@ func listsMounts(f *folder) {
 	f.bind("sub", "volume2")
 	f.mount("other/deep")
 	f.mkdir("plain")
-	for name, want := range map[string]string{".": "volume volume2 other/deep", "volume": "volume",
-		"other": "other/deep", "plain": "", "absent": "", "absent/below": ""} {
-		got := f.mountPoints(name)
-		f.check(got == want, "below %s: %q, want %q", name, got, want)
+	for _, c := range []struct{ name, want string }{{".", "volume volume2 other/deep"},
+		{"volume", "volume"}, {"other", "other/deep"}, {"plain", ""}, {"absent", ""},
+		{"absent/below", ""}} {
+		got := f.mountPoints(c.name)
+		f.check(got == c.want, "below %s: %q, want %q", c.name, got, c.want)
 	}
 	m := f.mounts(".")
 	f.check(m[0].Source == "tmpfs" && m[0].FSType == "tmpfs" && m[0].Root == "/" && !m[0].ReadOnly,
