@@ -99,10 +99,12 @@ func (o *economy) mayBeUnknown(m *model, path string) bool {
 
 // mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
 func (o *economy) mustBeRepeated(m *model, path string) bool {
+	if strings.HasSuffix(path, "/vol_data.json") {
+		return m.agentStartedAt.After(o.writtenAt[path])
+	}
 	if uid, below := childName(m.opts.PodsDir, path); below {
 		dir := m.opts.PodsDir + "/" + uid
 		return isWithin(path, dir+"/containers") ||
-			isWithin(path, dir+"/volumes/kubernetes.io~csi") && m.agentStartedAt.After(o.writtenAt[path]) ||
 			path == dir+"/etc-hosts" && (m.agentStartedAt.After(o.writtenAt[path]) ||
 				o.sandboxChangedAt[uid].After(o.writtenAt[path]))
 	}
