@@ -124,7 +124,7 @@ func (r *run) isOwnerGone(claim *v1.PersistentVolumeClaim) bool {
 func (r *run) bindClaims() {
 	for _, o := range r.server.Objects(world.ResourceClaims) {
 		claim := o.Claim
-		if claim.Status.Phase == v1.ClaimBound || claim.DeletionTimestamp != nil {
+		if claim.Status.Phase == v1.ClaimBound {
 			continue
 		}
 		now, uid := r.agenda.Now(), string(claim.UID)
@@ -200,6 +200,7 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
 			VolumeHandle: "vol-" + name, FSType: "ext4"}
 	}
+	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{
 		Volume: &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}})
 }

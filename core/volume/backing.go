@@ -175,11 +175,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		return b, true, unsupported(volume)
 	}
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
-	node, known := p.Node()
-	if !known {
-		return b, false, nil // its labels decide
-	}
-	return b, true, checkAffinity(volume, node)
+	return b, true, p.checkAffinity(volume)
 }
 
 // fsTypeDefault is the file system of a local device whose volume names none.
@@ -242,10 +238,14 @@ func mountOptions(volume *v1.PersistentVolume) []string {
 }
 
 // checkAffinity returns an error if a persistent volume is not for the node.
-func checkAffinity(volume *v1.PersistentVolume, node *v1.Node) error {
+func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
 	affinity := volume.Spec.NodeAffinity
 	if affinity == nil || affinity.Required == nil {
 		return nil
+	}
+	node, known := p.Node()
+	if !known { // nothing plans the pod again when it is
+		return &setupError{stepAffinity, errors.New("the Node was not read yet")}
 	}
 	labeled := &v1.Node{} // the kubelet looks at labels alone
 	if node != nil {

@@ -235,7 +235,8 @@ func (m *model) patchesUnsettled(now time.Time, request any) bool {
 
 // isPeriodic reports whether the agent may make a request while nothing changes. It writes the
 // status of the Node and its lease now and then even without a change (nodeStatusReportFrequency),
-// and reads ConfigMaps and Secrets again unless it watches them.
+// and reads ConfigMaps and Secrets again unless it watches them. Claims and volumes are read again
+// as nobody can watch them.
 func (m *model) isPeriodic(call string, request any) bool {
 	if slices.Contains(periodicCalls, call) {
 		return true
@@ -254,6 +255,8 @@ func (m *model) isPeriodic(call string, request any) bool {
 		return true
 	case world.ResourceConfigMaps, world.ResourceSecrets:
 		return call == "GetObject" && m.opts.ChangeDetection.Reads
+	case world.ResourceClaims, world.ResourceVolumes:
+		return call == "GetObject"
 	}
 	return false
 }
