@@ -46,7 +46,7 @@ type attachment struct {
 
 // startAttacher starts the controllers, if a plan has volumes that they may attach.
 func (r *run) startAttacher() {
-	if !hasDriverVolumes(r.plan) {
+	if !r.plan.HasClaims() || !r.plan.HasCSIDriver("") {
 		return
 	}
 	r.attacher = attacher{attachAt: map[string]time.Time{}, unwanted: map[string]time.Time{},
@@ -57,14 +57,6 @@ func (r *run) startAttacher() {
 		r.agenda.After(attachPeriod, reconcile)
 	}
 	r.agenda.After(attachPeriod, reconcile)
-}
-
-// hasDriverVolumes reports whether a plan has an object that is a volume of a CSI driver.
-func hasDriverVolumes(spec *plan.Spec) bool {
-	return slices.ContainsFunc(spec.Objects, func(o plan.Object) bool {
-		object, err := o.Decode()
-		return err == nil && object.Volume != nil && object.Volume.Spec.CSI != nil
-	})
 }
 
 // attachmentOf returns the attachment of a volume of a CSI driver.

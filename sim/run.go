@@ -123,8 +123,8 @@ type run struct {
 
 	manifests   manifests
 	controllers controllers
-	volumes     volumeControllers
 	attacher    attacher
+	volumes     volumeControllers
 	clients     clients
 	anomalies   anomalies
 	anchors     anchors

@@ -83,7 +83,7 @@ func (m *model) unsettledCSI() []string {
 		if p.spec == nil {
 			continue
 		}
-		for _, use := range m.csi.usesOf(m.opts.PodsDir, p.spec) {
+		for _, use := range m.csiUses(p.spec) {
 			used[use.csiName] = true
 		}
 	}

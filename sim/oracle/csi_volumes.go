@@ -36,7 +36,7 @@ func (*csiVolumes) checkStart(m *model, f *truth.Fact) *finding {
 	if p == nil || p.spec == nil || p.specChanged || p.wasRemoved() {
 		return nil
 	}
-	for _, use := range m.csi.usesOf(m.opts.PodsDir, p.spec) {
+	for _, use := range m.csiUses(p.spec) {
 		is, isPublished := m.csi.published[use.path]
 		switch {
 		case m.csi.lied[use.path]:
@@ -69,7 +69,7 @@ func (*csiVolumes) checkPublished(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	name := csiName{f.Volume.Driver, f.Volume.Handle}
-	for _, use := range m.csi.usesOf(m.opts.PodsDir, p.spec) {
+	for _, use := range m.csiUses(p.spec) {
 		if use.path == f.Path && use.csiName == name {
 			return nil
 		}

@@ -62,11 +62,6 @@ func volumePath(podDir string, v *v1.Volume) string {
 	return path.Join(podDir, "volumes", "kubernetes.io~"+plugin, v.Name)
 }
 
-// isReadOnly reports whether the spec of a pod alone says that containers cannot write to a volume.
-func isReadOnly(v *v1.Volume) bool {
-	return hasContent(v) || v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
-}
-
 // subPathsDir returns the directory below which sub-paths of the pod's volumes are mounted.
 func subPathsDir(podDir string) string { return podDir + "/volume-subpaths" }
 

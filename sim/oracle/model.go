@@ -38,8 +38,8 @@ type model struct {
 
 	shutdown machineShutdown
 	plugins  pluginModel
-	volumes  volumeModel
 	csi      csiModel
+	volumes  volumeModel
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
@@ -109,8 +109,8 @@ func (m *model) apply(f *truth.Fact) {
 	}
 	m.pressure.apply(m, f)
 	m.plugins.apply(f)
-	m.volumes.apply(f)
 	m.csi.apply(f)
+	m.volumes.apply(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		m.applySandbox(f)

@@ -15,8 +15,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// csiModel is what is true of CSI drivers and their volumes on the node, and of the objects that
-// say which volume a pod has.
+// csiModel is what is true of CSI drivers and their volumes on the node.
 type csiModel struct {
 	driverUpSince map[string]time.Time // drivers of which a process runs, by name
 	driverDownAt  map[string]time.Time // when a process of it last ended
@@ -25,9 +24,7 @@ type csiModel struct {
 	published map[string]csiPlace // by target path
 	lied      map[string]bool     // targets of which a driver said that it has published, and had not
 
-	claims  map[string]*v1.PersistentVolumeClaim // by namespace/name
-	volumes map[string]*v1.PersistentVolume      // by name
-	drivers map[string]*storagev1.CSIDriver      // by name
+	drivers map[string]*storagev1.CSIDriver // the objects, by name
 	// attached are the volumes that the Node says are attached, or has said, with the last time.
 	attached map[v1.UniqueVolumeName]time.Time
 
@@ -63,8 +60,7 @@ type csiInFlight struct {
 func newCSIModel() csiModel {
 	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
 		staged: map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]bool{},
-		claims:  map[string]*v1.PersistentVolumeClaim{},
-		volumes: map[string]*v1.PersistentVolume{}, drivers: map[string]*storagev1.CSIDriver{},
+		drivers:  map[string]*storagev1.CSIDriver{},
 		attached: map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
 		succeeded: map[string]bool{}}
 }
@@ -113,12 +109,10 @@ func placeOf(f *truth.Fact) csiPlace {
 func (c *csiModel) applyObject(f *truth.Fact) {
 	w := f.Write
 	switch w.Resource {
-	case world.ResourceClaims:
-		setObject(c.claims, w.Namespace+"/"+w.Name, w.After.Claim)
-	case world.ResourceVolumes:
-		setObject(c.volumes, w.Name, w.After.Volume)
 	case world.ResourceCSIDrivers:
-		setObject(c.drivers, w.Name, w.After.CSIDriver)
+		if delete(c.drivers, w.Name); w.After.CSIDriver != nil {
+			c.drivers[w.Name] = w.After.CSIDriver
+		}
 	case world.ResourceNodes:
 		for _, node := range []*v1.Node{w.Before.Node, w.After.Node} {
 			if node == nil {
@@ -131,15 +125,6 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 	}
 }
 
-// setObject sets an object, or removes it if it is nil.
-func setObject[O any](all map[string]*O, name string, object *O) {
-	if object == nil {
-		delete(all, name)
-		return
-	}
-	all[name] = object
-}
-
 // needsAttachment reports whether volumes of a driver have to be attached.
 func (c *csiModel) needsAttachment(driver string) bool {
 	d := c.drivers[driver]
@@ -149,35 +134,30 @@ func (c *csiModel) needsAttachment(driver string) bool {
 // csiUse is a volume of a CSI driver that a pod has.
 type csiUse struct {
 	csiName
-	volume      string // its name in the pod
-	path        string // where it has to be published
-	isEphemeral bool
+	volume string // its name in the pod
+	path   string // where it has to be published
 }
 
-// usesOf returns the volumes of CSI drivers that a pod has, as far as objects say which.
-func (c *csiModel) usesOf(podsDir string, pod *v1.Pod) []csiUse {
+// csiUses returns the volumes of CSI drivers that a pod has, as far as objects say which.
+func (m *model) csiUses(pod *v1.Pod) []csiUse {
 	var uses []csiUse
-	add := func(v *v1.Volume, name csiName, dir string, isEphemeral bool) {
-		uses = append(uses, csiUse{csiName: name, volume: v.Name, isEphemeral: isEphemeral,
-			path: podsDir + "/" + string(pod.UID) + "/volumes/kubernetes.io~csi/" + dir + "/mount"})
+	add := func(v *v1.Volume, name csiName, dir string) {
+		uses = append(uses, csiUse{name, v.Name, m.opts.PodsDir + "/" + string(pod.UID) +
+			"/volumes/kubernetes.io~csi/" + dir + "/mount"})
 	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		claim := ""
-		switch {
-		case v.CSI != nil:
-			add(v, csiName{v.CSI.Driver, inlineHandle(string(pod.UID), v.Name)}, v.Name, true)
-		case v.PersistentVolumeClaim != nil:
-			claim = v.PersistentVolumeClaim.ClaimName
-		case v.Ephemeral != nil:
-			claim = pod.Name + "-" + v.Name
-		}
-		bound := c.claims[pod.Namespace+"/"+claim]
-		if claim == "" || bound == nil || bound.Spec.VolumeName == "" {
+		if v.CSI != nil {
+			add(v, csiName{v.CSI.Driver, inlineHandle(string(pod.UID), v.Name)}, v.Name)
 			continue
 		}
-		if pv := c.volumes[bound.Spec.VolumeName]; pv != nil && pv.Spec.CSI != nil {
-			add(v, csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, pv.Name, false)
+		name, _ := claimName(pod, v)
+		claim := m.volumes.claims[pod.Namespace+"/"+name]
+		if name == "" || claim == nil {
+			continue
+		}
+		if pv := m.volumes.volumes[claim.Spec.VolumeName]; pv != nil && pv.Spec.CSI != nil {
+			add(v, csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, pv.Name)
 		}
 	}
 	return uses

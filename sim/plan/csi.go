@@ -27,6 +27,14 @@ type CSIDriver struct {
 	Lies int `json:"lies,omitempty"`
 }
 
+// HasCSIDriver reports whether a plan has a CSI driver of a name at some time, or any if the name is
+// empty.
+func (s *Spec) HasCSIDriver(name string) bool {
+	return slices.ContainsFunc(s.Happenings, func(h Happening) bool {
+		return h.Plugin != nil && h.Plugin.Driver != nil && (name == "" || h.Plugin.Name == name)
+	})
+}
+
 func (d *CSIDriver) validate(c *PluginChange) error {
 	switch {
 	case d == nil:
