@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -75,6 +76,7 @@ type State struct {
 	Plugins      plugins.Registry       `json:"plugins,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
+	Devices      devicemount.Devices    `json:"devices"` // of local volumes
 	LogRotation  logs.Rotation          `json:"logRotation"`
 	LogLinks     logs.Links             `json:"logLinks"`
 	Pods         map[string]*pod.Pod    `json:"pods"` // by UID
@@ -161,6 +163,7 @@ func New(o Options) *Agent {
 		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		Devices:      devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),

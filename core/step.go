@@ -8,6 +8,7 @@ import (
 
 	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/containergc"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -175,6 +176,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		}
 	case housekeeping.Owner.Component:
 		a.handleHousekeepingCompletion(r, ev)
+	case devicemount.Owner.Component:
+		s.Devices.HandleCompletion(r, ev, &a.effects)
 	case poddirs.Owner.Component:
 		a.handlePodDirsCompletion(ev)
 	case qos.Owner.Component:
@@ -216,6 +219,7 @@ func (a *Agent) handlePodCompletion(id world.OpID, r op.Record, ev world.Event) 
 		fallbacks := p.HTTPFallbacks
 		p.HandleCompletion(id, r, ev, a.podEnvFor(p))
 		a.indexCreated(p, ev.Body)
+		a.noteDeviceMount(r, ev)
 		if r.Call == "UpdateContainerResources" {
 			a.retryResizes(triggerPodResized) // the pod may hold less now
 		}
@@ -256,6 +260,10 @@ func (a *Agent) planComponent(key timer.Key) {
 	case housekeeping.Owner.Component:
 		if a.hasListedEverything() && a.hasListedExistingPods() {
 			wake = s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
+		}
+	case devicemount.Owner.Component:
+		if a.hasListedEverything() && a.hasListedExistingPods() {
+			wake = s.Devices.Plan(a.needsDevice, &a.effects)
 		}
 	case logs.Owner.Component:
 		wake = a.planLogs(key)

@@ -1,0 +1,33 @@
+package core
+
+import (
+	"seedlet.dev/core/devicemount"
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// noteDeviceMount records what the completion of a pod's operation means for the devices of local
+// volumes.
+func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
+	devices := &a.state.Devices
+	switch {
+	case r.Call == "MountDevice": // also after a failure
+		devices.NoteMount()
+	case r.Call == "Unmount" && ev.Err == nil && devices.NoteUnmount():
+		a.queue.enqueue(devicemount.Owner)
+	}
+}
+
+// needsDevice reports whether a known pod has a volume whose device is mounted. A pod that is set
+// aside may need any.
+func (a *Agent) needsDevice(volume string) bool {
+	if len(a.state.SetAside) > 0 {
+		return true
+	}
+	for _, p := range a.state.Pods { //ordered: whether there is one
+		if p.NeedsVolume(volume) {
+			return true
+		}
+	}
+	return false
+}
