@@ -42,6 +42,7 @@ type node struct {
 	logs    []string
 
 	cleansUp bool
+	lies     int               // publications that the driver only says to have made
 	files    map[string]string // by path; directories have "/"
 	mounts   []world.Mount
 	csiNode  *storagev1.CSINode
@@ -306,6 +307,10 @@ func (n *node) performCSI(body any) (any, *world.Error) {
 	case *world.StageVolume:
 		mount(b.StagingPath, "stage")
 	case *world.PublishVolume:
+		if n.lies > 0 {
+			n.lies--
+			return &world.Done{}, nil
+		}
 		mount(b.TargetPath, "publish")
 	case *world.UnpublishVolume:
 		unmount(b.TargetPath, "unpublish")
@@ -341,6 +346,11 @@ func (n *node) performFS(body any) (any, *world.Error) {
 				delete(n.files, file)
 			}
 		}
+	case *world.StatPath:
+		if n.files[b.Path] != "/" {
+			return nil, notFoundErr(b.Path)
+		}
+		return &world.PathInfo{Kind: world.PathDirectory}, nil
 	case *world.ListMounts:
 		listed := &world.MountsListed{}
 		for _, m := range n.mounts {
