@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/canonical"
+	"seedlet.dev/sim/csi"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/faults"
 	"seedlet.dev/sim/host"
@@ -90,6 +91,7 @@ type run struct {
 	network  *network.Network
 	host     *host.Host
 	plugins  *plugins.Plugins
+	drivers  *csi.Drivers
 	server   *apiserver.Server // nil if the node has none
 	truth    *truth.Log
 	marks    *marks.Watcher
@@ -121,6 +123,8 @@ type run struct {
 
 	manifests   manifests
 	controllers controllers
+	attacher    attacher
+	volumes     volumeControllers
 	clients     clients
 	anomalies   anomalies
 	anchors     anchors
@@ -269,11 +273,15 @@ func (r *run) connectPorts(images imageRegistry) {
 	})
 	r.plugins = plugins.New(plugins.Options{
 		Agenda: r.agenda.Actor("plugins"), Truth: r.truth, Seed: seed, Faults: calls,
-		Dir: plan.RootDir + "/plugins_registry",
+		Dir: plan.RootDir + "/plugins_registry", Serve: r.serveDriver,
 	})
-	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins)
+	r.drivers = csi.New(csi.Options{
+		Agenda: r.agenda.Actor("drivers"), Truth: r.truth, Seed: seed, Faults: calls, Disk: r.disk,
+		Node: plan.NodeName, IsAttached: r.isAttached,
+	})
+	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers)
 	if r.server != nil {
-		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.server)
+		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.server)
 	}
 }
 

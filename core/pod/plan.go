@@ -42,6 +42,7 @@ type Env struct {
 	Effects   *op.Effects
 	Images    *image.Store
 	Objects   *objectcache.Store // objects watched at the API server; nil without an API server
+	CSI       CSI
 	Runtime   *runtime.Runtime
 	Enqueue   func(timer.Key) // enqueues another component for planning
 	NameTaken bool            // another pod of the same full name still runs
@@ -102,6 +103,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 		w.waitUntil(w.now.Add(watchRetryPeriod))
 	}
 	p.checkObjectBytes(env, &w)
+	p.watchVolumes(env, &w)
 	p.restoreRound()
 	for range stageStepsMax {
 		before := p.Stage
@@ -124,6 +126,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 			"stage", string(p.Stage), "reason", p.Termination.Reason)
 	}
 	p.watchReferences(env) // again: a pod that is Terminated now stops its watches
+	p.watchVolumes(env, &w)
 	p.repeatEvents(env, &w)
 	return w.wakeAt
 }

@@ -39,6 +39,9 @@ type Options struct {
 	Faults  wire.FaultSource  // nil: no faults
 	Deliver func(world.Event) // receives the events of the first incarnation
 	Dir     string            // of the sockets
+	// Serve is called for each plugin that starts to serve, or has ended, with its socket. Nil: the
+	// plugins have no services.
+	Serve func(socket string, plugin *plan.PluginChange, hasEnded bool)
 }
 
 // Plugins are the simulated plugins of the node. They are for use by one goroutine.
@@ -105,9 +108,10 @@ func (p *Plugins) Change(change *plan.PluginChange) {
 
 // set replaces the plugin of a socket.
 func (p *Plugins) set(path string, change *plan.PluginChange) {
-	if _, exists := p.sockets[path]; exists {
+	if s, exists := p.sockets[path]; exists {
 		delete(p.sockets, path)
 		p.record(truth.PluginEnded, path, nil)
+		p.serveBy(path, s.plugin, true)
 	}
 	if change.Gone {
 		return
@@ -118,6 +122,15 @@ func (p *Plugins) set(path string, change *plan.PluginChange) {
 	p.record(truth.PluginStarted, path, &truth.Plugin{File: s.file, Type: change.Type,
 		Name: change.Name, Versions: change.Versions,
 		StaysWrong: change.Wrong != "" && change.WrongFor == 0})
+	p.serveBy(path, change, false)
+}
+
+// serveBy starts or ends the services of a plugin, unless its process has ended for good.
+func (p *Plugins) serveBy(path string, plugin *plan.PluginChange, hasEnded bool) {
+	isDown := plugin.Wrong == plan.PluginDown && plugin.WrongFor == 0
+	if p.opts.Serve != nil && !isDown {
+		p.opts.Serve(path, plugin, hasEnded)
+	}
 }
 
 // Reboot ends all plugins, whose sockets stay on the disk. They come again after the boot.
