@@ -138,8 +138,11 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		} else {
 			v.Attachment.Known = false // the driver may have got an outdated context
 		}
-		if r.Call == "PublishVolume" && p.Fresh && hadNoEffect(ev.Err) {
+		switch {
+		case r.Call == "PublishVolume" && p.Fresh && hadNoEffect(ev.Err):
 			p.State = ""
+		case r.Call == "ShareWithGroup" && ev.Err.Has(world.KindNotFound):
+			p.State = Uncertain // nothing is there: the driver has published nothing
 		}
 		if u != nil {
 			u.fail(ev.Time, message)
