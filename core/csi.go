@@ -1,7 +1,6 @@
 package core
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -142,18 +141,14 @@ func (a *Agent) updateCSIDrivers(body any, changed []string) {
 
 // updateCSIOfNode plans what waits for a change of the Node: volumes for their attachment, plugins
 // for labels and annotations.
-func (a *Agent) updateCSIOfNode(before *v1.Node) {
-	now := a.nodeObject()
-	if now == nil || now == before || !a.state.CSI.Enabled {
+func (a *Agent) updateCSIOfNode() {
+	if !a.state.CSI.Enabled || a.nodeObject() == nil {
 		return
 	}
 	a.queue.enqueue(csi.ObjectOwner)
 	a.queue.enqueue(plugins.Owner)
-	if before == nil || !slices.Equal(before.Status.VolumesInUse, now.Status.VolumesInUse) ||
-		!slices.Equal(before.Status.VolumesAttached, now.Status.VolumesAttached) {
-		for _, name := range a.state.CSI.WaitingToAttach() {
-			a.queue.enqueue(csi.VolumeKey(name))
-		}
+	for _, name := range a.state.CSI.WaitingToAttach() {
+		a.queue.enqueue(csi.VolumeKey(name))
 	}
 	for _, name := range a.state.CSI.DriverNames() {
 		a.queue.enqueue(csi.DriverKey(name))

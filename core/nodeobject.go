@@ -102,10 +102,9 @@ func (a *Agent) updateNodeObject() {
 		node = o.Node
 		s.Lease.NodeObserved()
 	}
-	before := s.NodeObject.Object
 	s.NodeObject.Observe(node, a.effects.NextID(), a.effects.Now())
 	a.applyNodeObject()
-	a.updateCSIOfNode(before)
+	a.updateCSIOfNode()
 	a.enqueueNode()
 	if s.Objects.Strategy.ObserveNode(node) {
 		for _, key := range s.Objects.ReadKeys() {
@@ -119,13 +118,12 @@ func (a *Agent) updateNodeObject() {
 func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	answered, failures := s.NodeObject.Answered, s.NodeObject.ReadFailures
-	before := s.NodeObject.Object
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
 	if s.NodeObject.UID() != "" {
 		s.Lease.NodeObserved()
 	}
 	a.applyNodeObject()
-	a.updateCSIOfNode(before)
+	a.updateCSIOfNode()
 	a.enqueueNode()
 	switch {
 	case s.NodeObject.Answered != answered && a.isNodeAwaited():

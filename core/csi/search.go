@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"bytes"
 	"encoding/json"
 	"path"
 	"slices"
@@ -246,21 +247,27 @@ func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 	}
 	if item.Kind == itemStaged {
 		if path.Dir(item.Path) == n.stagingDir(v) && v.Staging.State == "" {
-			v.Staging = Staging{State: Uncertain, Dir: true}
+			v.Staging = Staging{State: Uncertain, Dir: true, DataWritten: isContent(read, stagingData(v))}
 		}
 		return
 	}
-	n.notePublication(v, item)
+	n.notePublication(v, item, read)
+}
+
+// isContent reports whether a file has a content: then it is not written again.
+func isContent(read *world.FilesRead, content []byte) bool {
+	return len(read.Files) == 1 && bytes.Equal(read.Files[0].Data, content)
 }
 
 // notePublication records a publication that was found.
-func (n *Node) notePublication(v *Volume, item *Item) {
+func (n *Node) notePublication(v *Volume, item *Item, read *world.FilesRead) {
 	target := TargetOf(item.UID, item.Name)
 	if v.Publications[target] != nil {
 		return
 	}
 	p := &Publication{UID: item.UID, SpecName: item.Name, State: Uncertain,
-		Mounted: n.Search.Mounts[path.Dir(item.Path)+"/"+mountDir]}
+		Mounted: n.Search.Mounts[path.Dir(item.Path)+"/"+mountDir], DirMade: true}
+	p.DataWritten = isContent(read, n.publicationData(v, p))
 	if v.Driver == "" {
 		p.State = ""
 	}
