@@ -10,6 +10,7 @@
 package plugins
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,6 +61,8 @@ type socket struct {
 	file   string
 	plugin *plan.PluginChange
 	asked  int // requests that it has handled wrongly
+	// returns is the plugin that is there again after the boot; nil: none was ended by a reboot.
+	returns *plan.PluginChange
 }
 
 // New returns a node without plugins.
@@ -138,8 +141,9 @@ func (p *Plugins) Reboot(bootAt time.Time) {
 	p.boots++
 	boot := p.boots
 	for _, path := range p.paths() {
-		change := p.sockets[path].plugin
+		change := cmp.Or(p.sockets[path].returns, p.sockets[path].plugin)
 		p.set(path, &plan.PluginChange{Wrong: plan.PluginDown})
+		p.sockets[path].returns = change
 		p.opts.Agenda.At(bootAt.Add(returnDelay), func() {
 			if s := p.sockets[path]; p.boots == boot && s != nil && s.plugin.Wrong == plan.PluginDown {
 				p.set(path, change)
