@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/sim/truth"
 	api "seedlet.dev/world"
@@ -108,7 +109,7 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	}
 	name, readOnly := claimName(pod, v)
 	claim := o.claims[pod.Namespace+"/"+name]
-	if name == "" || claim == nil {
+	if name == "" || claim == nil || v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod) {
 		return nil
 	}
 	volume := o.volumes[claim.Spec.VolumeName]
