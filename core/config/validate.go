@@ -17,6 +17,10 @@ import (
 // IP).
 func Validate(c *configuration) field.ErrorList {
 	v := &validator{config: c}
+	v.checkGates()
+	if len(v.errs) > 0 {
+		return v.errs // which features there are decides what else is valid
+	}
 	v.checkSources()
 	v.checkServer()
 	v.checkNodeStatus()
@@ -29,6 +33,9 @@ func Validate(c *configuration) field.ErrorList {
 	v.checkShutdown()
 	v.checkLogging()
 	v.checkTracing()
+	if len(v.errs) == 0 {
+		v.checkRefused()
+	}
 	return v.errs
 }
 
@@ -55,9 +62,6 @@ func (v *validator) checkSources() {
 	v.atLeast("eventRecordQPS", int64(*c.EventRecordQPS), 0)
 	v.oneOf("configMapAndSecretChangeDetectionStrategy",
 		string(c.ConfigMapAndSecretChangeDetectionStrategy), "Get", "Cache", "Watch")
-	if c.RunOnce {
-		v.invalid("runOnce", c.RunOnce, "running once and exiting is not supported")
-	}
 	if len(c.ShowHiddenMetricsForVersion) > 0 && c.ShowHiddenMetricsForVersion != "1.35" {
 		v.invalid("showHiddenMetricsForVersion", c.ShowHiddenMetricsForVersion,
 			"must be the previous minor version, 1.35")
@@ -76,7 +80,7 @@ func (v *validator) checkServer() {
 		string(kubeletconfigv1beta1.KubeletAuthorizationModeWebhook))
 	v.oneOf("tlsMinVersion", c.TLSMinVersion, "",
 		"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
-	if c.ServerTLSBootstrap && !isGateOn(v.config, "RotateKubeletServerCertificate", true) {
+	if c.ServerTLSBootstrap && !isGateOn(v.config, "RotateKubeletServerCertificate") {
 		v.invalid("serverTLSBootstrap", true, "needs feature gate RotateKubeletServerCertificate")
 	}
 	if *c.EnableSystemLogQuery && !*c.EnableSystemLogHandler {
@@ -162,8 +166,13 @@ func (v *validator) checkPodLogs() {
 	v.atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2)
 	v.atLeast("containerLogMaxWorkers", int64(*c.ContainerLogMaxWorkers), 1)
 	v.durationAtLeast("containerLogMonitorInterval", *c.ContainerLogMonitorInterval, 3*time.Second)
-	v.durationWithin("crashLoopBackOff.maxContainerRestartPeriod",
-		*c.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300*time.Second)
+	longest := *c.CrashLoopBackOff.MaxContainerRestartPeriod
+	v.durationWithin("crashLoopBackOff.maxContainerRestartPeriod", longest, time.Second,
+		300*time.Second)
+	if longest.Duration != 300*time.Second && !isGateOn(c, gateCrashLoopMax) {
+		v.invalid("crashLoopBackOff.maxContainerRestartPeriod", longest.Duration.String(),
+			"needs feature gate "+gateCrashLoopMax)
+	}
 }
 
 func (v *validator) checkShutdown() {
@@ -175,6 +184,9 @@ func (v *validator) checkShutdown() {
 	}
 	v.zeroOrSeconds("shutdownGracePeriod", total)
 	v.zeroOrSeconds("shutdownGracePeriodCriticalPods", critical)
+	if total.Duration+critical.Duration > 0 && !isGateOn(c, gateShutdown) {
+		v.add(field.Forbidden(fieldPath("shutdownGracePeriod"), "needs feature gate "+gateShutdown))
+	}
 	if len(c.ShutdownGracePeriodByPodPriority) == 0 {
 		return
 	}
@@ -182,7 +194,7 @@ func (v *validator) checkShutdown() {
 		v.add(field.Forbidden(fieldPath("shutdownGracePeriodByPodPriority"), "cannot be set together "+
 			"with shutdownGracePeriod or shutdownGracePeriodCriticalPods"))
 	}
-	if !isGateOn(v.config, gateShutdownByPriority, true) {
+	if !isGateOn(v.config, gateShutdownByPriority) {
 		v.add(field.Forbidden(fieldPath("shutdownGracePeriodByPodPriority"),
 			"needs feature gate GracefulNodeShutdownBasedOnPodPriority"))
 	}
@@ -209,7 +221,7 @@ func (v *validator) checkLogging() {
 		}
 	}
 	split := l.Options.Text.SplitStream || l.Options.JSON.SplitStream
-	if split && !isGateOn(v.config, "LoggingAlphaOptions", false) {
+	if split && !isGateOn(v.config, "LoggingAlphaOptions") {
 		v.invalid("logging.options", "splitStream", "needs feature gate LoggingAlphaOptions")
 	}
 }
