@@ -45,7 +45,15 @@ const closeTimeout = 5 * time.Second
 // run runs the agent until the context is done. It returns an error only if the agent cannot start.
 // The container runtime need not be reachable.
 func run(ctx context.Context, s settings) error {
-	boot, err := host.Boot("/", s.rootDir)
+	if err := log.Configure(&s.config.Logging); err != nil {
+		return err
+	}
+	defer log.Flush()
+	ctx, err := s.lock.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	boot, err := host.Boot("/", s.rootDir, s.machine.ids)
 	if err != nil {
 		return err
 	}
@@ -66,10 +74,6 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	boot.NameAddresses, _ = host.LookUpName(ctx, s.node.NameToResolve(nodeName))
-	if err := log.Configure(&s.config.Logging); err != nil {
-		return err
-	}
-	defer log.Flush()
 	klog.InfoS("starting", "version", version, "node", nodeName, "rootDir", s.rootDir,
 		"staticPodPath", s.config.StaticPodPath,
 		"staticPodURL", manifest.RedactURL(s.config.StaticPodURL),
@@ -173,7 +177,8 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	if err != nil {
 		return nil, err
 	}
-	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir})
+	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir,
+		IDs: s.machine.ids})
 	n.network = network.New(network.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	warn := func(problem string) { klog.InfoS(problem, "severity", "warning") }
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
