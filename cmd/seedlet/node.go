@@ -45,7 +45,7 @@ const closeTimeout = 5 * time.Second
 // run runs the agent until the context is done. It returns an error only if the agent cannot start.
 // The container runtime need not be reachable.
 func run(ctx context.Context, s settings) error {
-	if err := log.Configure(&s.config.Logging); err != nil {
+	if err := log.Configure(&s.config.Logging, s.config.FeatureGates); err != nil {
 		return err
 	}
 	defer log.Flush()

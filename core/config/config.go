@@ -109,6 +109,16 @@ func (l *Loaded) Finish() error {
 			strings.Join(thresholds, ", ")+": the writable layers of containers have those of the node's "+
 			"file system, or of the images' if they are on it")
 	}
+	if isOpen(l.Config) {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("authentication.anonymous and authorization.mode: "+
+			"any client that reaches port %d can run commands in every container of the node",
+			l.Config.Port))
+	}
+	if own, around := l.Config.KubeletCgroups, l.Config.KubeReservedCgroup; own != "" &&
+		!strings.HasPrefix(own, around) {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("kubeletCgroups: %s is not in kubeReservedCgroup, "+
+			"%s: what the agent uses does not count there", own, around))
+	}
 	if strings.HasPrefix(strings.ToLower(l.Config.StaticPodURL), "http://") {
 		l.Warnings = append(l.Warnings, "staticPodURL: the connection is not encrypted: whoever is "+
 			"on the path to the server can run anything on this node")
@@ -118,6 +128,12 @@ func (l *Loaded) Finish() error {
 	}
 	setGatesOfStages(l.Config)
 	return nil
+}
+
+// isOpen reports whether the secure port accepts every request, as by the defaults without a file.
+func isOpen(c *configuration) bool {
+	return *c.EnableServer && *c.EnableDebuggingHandlers && *c.Authentication.Anonymous.Enabled &&
+		c.Authorization.Mode == kubeletconfigv1beta1.KubeletAuthorizationModeAlwaysAllow
 }
 
 // decodeFile decodes one file, and returns its fields in the form that files are merged in. What is

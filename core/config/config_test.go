@@ -28,7 +28,7 @@ func loadAndFinish(t *testing.T, base *File, dropIns ...File) *Loaded {
 func TestLoadWithoutFilesGivesDefaults(t *testing.T) {
 	l := loadAndFinish(t, nil)
 	c := l.Config
-	if len(l.Warnings) != 0 {
+	if len(l.Warnings) != 1 || !strings.HasPrefix(l.Warnings[0], "authentication.anonymous and ") {
 		t.Errorf("warnings %q", l.Warnings)
 	}
 	if c.FileCheckFrequency.Duration != 20*time.Second || c.MaxPods != 110 ||

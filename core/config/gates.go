@@ -38,7 +38,7 @@ const (
 
 // gatesInEffect are the feature gates that the agent acts on.
 var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "ComponentStatusz",
-	"ContainerCheckpoint", "EventedPLEG", "LoggingAlphaOptions", "LoggingBetaOptions",
+	"ContainerCheckpoint", "EventedPLEG", gateLoggingAlpha, "LoggingBetaOptions",
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
 	gateCrashLoopMax, gateEnvFiles, gateExtendWebSockets, gateInitResize, gateMemoryQoS,
 	gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers, gateShutdown,
@@ -160,8 +160,9 @@ const FeaturePodLevelResize = "InPlacePodLevelResourcesVerticalScaling"
 
 // Feature gates that are off by default in v1.36.
 const (
-	gateMemoryQoS   = "MemoryQoS"   // KEP-2570
-	gateQOSReserved = "QOSReserved" // kubernetes/enhancements#5
+	gateLoggingAlpha = "LoggingAlphaOptions"
+	gateMemoryQoS    = "MemoryQoS"   // KEP-2570
+	gateQOSReserved  = "QOSReserved" // kubernetes/enhancements#5
 )
 
 // GracefulShutdownEnabled reports whether a shutdown of the machine is delayed until pods have

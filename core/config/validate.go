@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -220,9 +221,20 @@ func (v *validator) checkLogging() {
 			v.add(field.Invalid(p, item.FilePattern, "must be a file name without '=' and ','"))
 		}
 	}
-	split := l.Options.Text.SplitStream || l.Options.JSON.SplitStream
-	if split && !isGateOn(v.config, "LoggingAlphaOptions") {
-		v.invalid("logging.options", "splitStream", "needs feature gate LoggingAlphaOptions")
+	v.checkStreams("logging.options.text", &l.Options.Text.OutputRoutingOptions)
+	v.checkStreams("logging.options.json", &l.Options.JSON.OutputRoutingOptions)
+}
+
+// checkStreams checks whether the log may be split into two streams.
+func (v *validator) checkStreams(name string, o *logsapi.OutputRoutingOptions) {
+	if isGateOn(v.config, gateLoggingAlpha) {
+		return
+	}
+	if o.SplitStream {
+		v.invalid(name+".splitStream", true, "needs feature gate "+gateLoggingAlpha)
+	}
+	if size := o.InfoBufferSize.Value(); size != 0 {
+		v.invalid(name+".infoBufferSize", size, "needs feature gate "+gateLoggingAlpha)
 	}
 }
 

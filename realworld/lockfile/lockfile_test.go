@@ -52,11 +52,11 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
-// A process that is told to end does not wait for the lock.
+// A process that has to end does not wait for the lock.
 func TestAcquireIsCanceled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	lockElsewhere(t, path)
-	stop := errors.New("told to end")
+	stop := errors.New("has to end")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
 	if err := Acquire(ctx, path); !errors.Is(err, stop) || !strings.Contains(err.Error(), path) {
