@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/containergc"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
@@ -50,6 +51,7 @@ type Options struct {
 	HasAPIServer bool                                // the node has an API server
 	Node         nodeobject.Options                  // what the agent registers as its Node
 	IDs          userns.Range                        // set apart for pods; empty: the default
+	Credentials  credentials.Settings                // of the node, for images
 }
 
 // State is everything that the agent knows. It is plain data: a snapshot is its JSON.
@@ -162,7 +164,8 @@ func New(o Options) *Agent {
 		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
-		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
+		Images: image.Store{Limits: image.LimitsFromConfig(c),
+			Node: credentials.Node{Settings: o.Credentials}},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),
 		LogLinks:     logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},

@@ -13,6 +13,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/logs"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/userns"
@@ -53,6 +54,7 @@ type settings struct {
 	api              apiFlags // paths are absolute
 	node             nodeobject.Options
 	machine          machineFlags
+	credentials      credentials.Settings
 	flags            map[string]string // as /flagz serves them
 	ids              userns.Range      // set apart for the user namespaces of pods
 }
@@ -197,7 +199,8 @@ func (f *flags) settings() (*settings, error) {
 	if err := f.lock.check(); err != nil {
 		return nil, err
 	}
-	if err := f.credentials.check(); err != nil {
+	sources, err := f.credentials.settings(rootDir)
+	if err != nil {
 		return nil, err
 	}
 	api, err := f.api.absolute()
@@ -210,7 +213,7 @@ func (f *flags) settings() (*settings, error) {
 	}
 	return &settings{rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
 		runtimeCgroups: f.runtimeCgroups, lock: f.lock, api: api, machine: f.machine,
-		node: options}, nil
+		node: options, credentials: sources}, nil
 }
 
 // inFiles adds the names of the configuration files to an error about their fields.

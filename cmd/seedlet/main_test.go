@@ -119,10 +119,7 @@ func TestMistakes(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o755), unix.Mkfifo(pipe, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	cases := []struct {
-		name, want string
-		args       []string
-	}{
+	checkMistakes(t, []mistake{
 		{"configuration is a pipe", "--config: " + pipe + " is not a regular file",
 			[]string{"--config", pipe}},
 		{"endless configuration", "--config: /dev/zero is not a regular file",
@@ -161,7 +158,35 @@ func TestMistakes(t *testing.T) {
 		{"mode", "authorization.mode", []string{"--authorization-mode", "RBAC"}},
 		{"bootstrap alone", "--bootstrap-kubeconfig", []string{"--bootstrap-kubeconfig", "/x"}},
 		{"certificates", "--cert-dir", []string{"--cert-dir", ""}},
-	}
+	})
+}
+
+// The plugins that provide credentials are read before the agent does anything.
+func TestMistakesAboutPlugins(t *testing.T) {
+	dir := t.TempDir()
+	config := write(t, filepath.Join(dir, "config.yaml"), header)
+	providers := filepath.Dir(write(t, filepath.Join(dir, "providers.d", "a.yaml"),
+		"apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"+
+			"- {name: none, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [a.example], "+
+			"defaultCacheDuration: 1m}\n"))
+	checkMistakes(t, []mistake{
+		{"plugins alone", "--image-credential-provider-bin-dir",
+			[]string{"--image-credential-provider-config", config}},
+		{"kind of plugins", config + ": want apiVersion", []string{
+			"--image-credential-provider-config", config, "--image-credential-provider-bin-dir", dir}},
+		{"no plugin", "--image-credential-provider-bin-dir: exec: ", []string{
+			"--image-credential-provider-config", providers, "--image-credential-provider-bin-dir", dir}},
+	})
+}
+
+// mistake is a command line that keeps the agent from starting, and a part of what it says.
+type mistake struct {
+	name, want string
+	args       []string
+}
+
+func checkMistakes(t *testing.T, cases []mistake) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := command(t, c.args...)

@@ -20,6 +20,7 @@ import (
 	"seedlet.dev/realworld/breaker"
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/containerapi"
+	"seedlet.dev/realworld/credentials"
 	"seedlet.dev/realworld/cri"
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
@@ -144,7 +145,8 @@ type node struct {
 	host     *host.Port
 	network  *network.Port
 	plugins  *plugins.Port
-	api      *apiConnection // nil without an API server
+	images   *credentials.Port // credentials for them
+	api      *apiConnection    // nil without an API server
 	requests *web.Port
 	access   *access.Access    // nil while there is no secure port
 	serving  *identity.Serving // nil while there is no secure port
@@ -184,6 +186,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
 	n.plugins = plugins.New(plugins.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn,
 		Dir: filepath.Join(s.rootDir, "plugins_registry")})
+	n.images = credentials.New(credentials.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
 			n.runner.Deliver); err != nil {
@@ -206,6 +209,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 		Core: withBreaker(core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
 			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node, IDs: s.ids,
+			Credentials: s.credentials,
 		}), panics),
 		Ports:     n.ports(logs),
 		Stopwatch: ticks.Elapsed, Observe: n.observer(),
@@ -226,7 +230,8 @@ func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network, world.PortPlugins: n.plugins,
-		world.PortRequests: n.requests, world.PortLog: logs, world.PortAPI: logs,
+		world.PortCredentials: n.images,
+		world.PortRequests:    n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
 		ports[world.PortAPI] = n.api.port
@@ -277,6 +282,7 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.plugins.Close()
+		n.images.Close()
 		n.iptables.Close()
 		logError(n.oomWatch.Close())
 		if n.serving != nil {
