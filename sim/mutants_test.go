@@ -67,6 +67,14 @@ var mutants = []mutant{
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
+		// A pod of as many containers as it has slots for stops cannot be hastened.
+		name:     "a superseded stop keeps its slot",
+		file:     "core/pod/stop.go",
+		old:      "env.Effects.Cancel(c.Op)",
+		new:      "env.Effects.Abandon(c.Op)",
+		scenario: "memory-storm", plan: "stop-not-hastened.yaml",
+	},
+	{
 		name:     "sidecars stopped together with the app containers",
 		file:     "core/pod/stop.go",
 		old:      "		if c.SidecarOrder == 0 {\n			p.stopContainer(",
