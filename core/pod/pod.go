@@ -137,6 +137,7 @@ type Pod struct {
 
 	index  specIndex       // of Spec; made again when Spec is another one
 	held   heldMemo        // made again when it is missing
+	images imageNames      // made again when Spec is another one
 	pulls  pullSecrets     // made again when a secret has another version
 	checks containerChecks // made again when something has changed that they depend on
 }
