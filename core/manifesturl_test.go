@@ -56,7 +56,7 @@ func TestNothingIsTerminatedBeforeTheURLWasRead(t *testing.T) {
 	}
 	n.manifestURLBody = podNamed("a")
 	n.advance(time.Minute)
-	if got := n.takeCalls(); got != "stop web 30, stop sandbox, remove web, remove sandbox" {
+	if got := n.takeCalls(); got != "stop web 2, stop sandbox, remove web, remove sandbox" {
 		t.Errorf("once it is available: %q, want the end of the file's first pod", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestFileHasPrecedenceOverURL(t *testing.T) {
 	n.takeCalls()
 	n.manifests = map[string]string{"a.yaml": podNamed("a")}
 	n.advance(time.Minute)
-	want := "stop web 30, stop sandbox, remove web, run sandbox, remove sandbox, create web, start web"
+	want := "stop web 2, stop sandbox, remove web, run sandbox, remove sandbox, create web, start web"
 	if got := n.takeCalls(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

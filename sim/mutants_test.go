@@ -75,6 +75,14 @@ var mutants = []mutant{
 		scenario: "memory-storm", plan: "stop-not-hastened.yaml",
 	},
 	{
+		// A pod that was deleted by force while the agent was down ends when it likes.
+		name:     "an orphan has its own grace period",
+		file:     "core/pod/desired.go",
+		old:      "grace = min(grace, orphanGrace)",
+		new:      "",
+		scenario: "memory-storm", plan: "orphan-not-hastened.yaml",
+	},
+	{
 		name:     "sidecars stopped together with the app containers",
 		file:     "core/pod/stop.go",
 		old:      "		if c.SidecarOrder == 0 {\n			p.stopContainer(",

@@ -218,7 +218,8 @@ func (p *Pod) IsStatic() bool {
 const graceMaxSeconds = math.MaxInt32
 
 // gracePeriod returns how long the pod's containers have to stop: terminationGracePeriodSeconds of
-// the spec, or for an orphaned pod the longest grace period that its containers were created with.
+// the spec, or while no source has listed the pod the longest grace period that its containers were
+// created with.
 func (p *Pod) gracePeriod() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
 		return seconds(*p.Spec.Spec.TerminationGracePeriodSeconds)
