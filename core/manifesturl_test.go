@@ -69,7 +69,7 @@ func TestFileHasPrecedenceOverURL(t *testing.T) {
 	n.takeCalls()
 	n.manifests = map[string]string{"a.yaml": podNamed("a")}
 	n.advance(time.Minute)
-	want := "stop web 2, stop sandbox, remove web, run sandbox, remove sandbox, create web, start web"
+	want := "stop web 30, stop sandbox, remove web, run sandbox, remove sandbox, create web, start web"
 	if got := n.takeCalls(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
