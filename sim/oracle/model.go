@@ -286,6 +286,9 @@ func (m *model) agentStarted(now time.Time) {
 	clear(m.csi.inFlight)
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	for _, p := range m.podsInOrder {
+		if p.spec == nil {
+			p.minGrace = min(p.minGrace, orphanGrace)
+		}
 		if p.removedByHand {
 			p.countLost = true
 		}
