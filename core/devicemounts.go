@@ -1,8 +1,11 @@
 package core
 
 import (
+	"time"
+
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -15,6 +18,20 @@ func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
 		devices.NoteMount()
 	case r.Call == "Unmount" && ev.Err == nil && devices.NoteUnmount():
 		a.queue.enqueue(devicemount.Owner)
+	}
+}
+
+// planCleanup plans housekeeping or the removal of devices: neither removes anything before
+// everything was listed.
+func (a *Agent) planCleanup(key timer.Key) time.Time {
+	s := &a.state
+	switch {
+	case !a.hasListedEverything() || !a.hasListedExistingPods():
+		return time.Time{}
+	case key == devicemount.Owner:
+		return s.Devices.Plan(a.needsDevice, &a.effects)
+	default:
+		return s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
 	}
 }
 

@@ -257,14 +257,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.Allocation.Plan(key, &a.effects)
 	case resizeOwner.Component:
 		wake = a.planResizes()
-	case housekeeping.Owner.Component:
-		if a.hasListedEverything() && a.hasListedExistingPods() {
-			wake = s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
-		}
-	case devicemount.Owner.Component:
-		if a.hasListedEverything() && a.hasListedExistingPods() {
-			wake = s.Devices.Plan(a.needsDevice, &a.effects)
-		}
+	case housekeeping.Owner.Component, devicemount.Owner.Component:
+		wake = a.planCleanup(key)
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	case hostfile.Component:

@@ -73,8 +73,8 @@ func (r *run) makeEphemeralClaims() {
 	}
 }
 
-// collectClaims protects claims that pods use, lets go of those that none uses any more, and deletes
-// those whose pod has gone.
+// collectClaims protects claims that pods use, lets go of those that none uses any more, and
+// deletes those whose pod has gone.
 func (r *run) collectClaims() {
 	for _, o := range r.server.Objects(world.ResourceClaims) {
 		claim := o.Claim
@@ -194,7 +194,7 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 		spec.NFS = &v1.NFSVolumeSource{Server: plan.NFSServer, Path: "/" + claim.Name}
 		spec.MountOptions = []string{"hard", "vers=4.2"}
 	default:
-		return // nobody provisions it
+		return // no provisioner has the class
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{
@@ -206,7 +206,7 @@ func (r *run) removeReleasedVolumes() {
 	for _, o := range r.server.Objects(world.ResourceVolumes) {
 		ref := o.Volume.Spec.ClaimRef
 		if ref == nil || r.volumes.dueAt[string(ref.UID)].IsZero() {
-			continue // made by somebody else
+			continue // made by an administrator
 		}
 		claim := r.server.Object(world.ResourceClaims, ref.Namespace, ref.Name).Claim
 		if claim == nil || claim.UID != ref.UID {

@@ -2,7 +2,7 @@ package plan
 
 import v1 "k8s.io/api/core/v1"
 
-// Where the volumes are that the simulated cluster provisions for claims, by the class of the claim.
+// Where the volumes are that the simulated cluster provisions for claims, by the claim's class.
 const (
 	LocalVolumesDir = "/mnt/disks"   // of class local
 	HostVolumesDir  = "/srv/volumes" // of class host-path
