@@ -82,6 +82,7 @@
 //	lease         the node's lease, which shows that the node is alive
 //	logs          log rotation, and dangling links to logs
 //	housekeeping  orphaned directories and cgroups
+//	devicemount   the devices of local volumes that no pod uses
 //	containergc   the event that the collection of containers keeps failing
 //	config        the configuration file
 //	document      strict decoding of one YAML or JSON document

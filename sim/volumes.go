@@ -73,8 +73,8 @@ func (r *run) makeEphemeralClaims() {
 	}
 }
 
-// collectClaims protects claims that pods use, lets go of those that none uses any more, and deletes
-// those whose pod has gone.
+// collectClaims protects claims that pods use, lets go of those that none uses any more, and
+// deletes those whose pod has gone.
 func (r *run) collectClaims() {
 	for _, o := range r.server.Objects(world.ResourceClaims) {
 		claim := o.Claim
@@ -195,7 +195,7 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 		spec.MountOptions = []string{"hard", "vers=4.2"}
 	default:
 		if !r.plan.HasCSIDriver(spec.StorageClassName) {
-			return // nobody provisions it
+			return // no provisioner has the class
 		}
 		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
 			VolumeHandle: "vol-" + name, FSType: "ext4"}
@@ -210,7 +210,7 @@ func (r *run) removeReleasedVolumes() {
 	for _, o := range r.server.Objects(world.ResourceVolumes) {
 		ref := o.Volume.Spec.ClaimRef
 		if ref == nil || r.volumes.dueAt[string(ref.UID)].IsZero() {
-			continue // made by somebody else
+			continue // made by an administrator
 		}
 		claim := r.server.Object(world.ResourceClaims, ref.Namespace, ref.Name).Claim
 		if claim == nil || claim.UID != ref.UID {

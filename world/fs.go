@@ -266,6 +266,8 @@ type BindMount struct {
 	SourceMounted bool `json:"sourceMounted,omitempty"`
 	// Among is a directory: the mounts of the source below it are looked for. Empty: they are not.
 	Among string `json:"among,omitempty"`
+	// Exclusive refuses a source that is mounted below Among, with KindRefused.
+	Exclusive bool `json:"exclusive,omitempty"`
 }
 
 // Mounted is the completion of BindMount.

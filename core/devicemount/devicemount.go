@@ -1,11 +1,11 @@
 // Package devicemount unmounts block devices of local volumes that no pod uses any more.
 //
-// A device is mounted once for all pods (package volume), and each pod has a bind mount of it. Facts:
-// which devices may be mounted, from the mount table: an earlier agent may have mounted them, for
-// pods that have gone since. Plan: a look at the mount table after the start and after the end of a
-// pod, then one unmount at a time. A device is in use while a file system of it is mounted for a pod,
-// or a known pod has its volume. Like housekeeping, nothing is unmounted before all sources and the
-// runtime were listed. Start reading at Devices.Plan.
+// A device is mounted once for all pods (package volume), and each pod has a bind mount of it.
+// Facts: which devices may be mounted, from the mount table: an earlier agent may have mounted
+// them, for pods that have gone since. Plan: a look at the mount table after the start and after
+// the end of a pod, then one unmount at a time. A device is in use while a file system of it is
+// mounted for a pod, or a known pod has its volume. Like housekeeping, nothing is unmounted before
+// all sources and the runtime were listed. Start reading at Devices.Plan.
 package devicemount
 
 import (
@@ -53,8 +53,8 @@ func (d *Devices) NoteUnmount() bool {
 	return d.Again
 }
 
-// Plan takes the next step, and returns when to be called again. isNeeded reports whether a known pod
-// has a volume.
+// Plan takes the next step, and returns when to be called again. isNeeded reports whether a known
+// pod has a volume.
 func (d *Devices) Plan(isNeeded func(volume string) bool, effects *op.Effects) time.Time {
 	switch {
 	case d.Op != 0:

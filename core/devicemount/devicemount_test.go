@@ -12,7 +12,8 @@ import (
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // runPlan completes the operations of a plan until none is left, and returns them.
-func runPlan(d *Devices, at time.Time, needed string, complete func(call string) world.Event) string {
+func runPlan(d *Devices, at time.Time, needed string,
+	complete func(call string) world.Event) string {
 	var table op.Table
 	var calls []string
 	for range 20 {
@@ -70,7 +71,7 @@ func TestNeededDeviceStays(t *testing.T) {
 	}
 }
 
-// Without a device nobody looks at the mount table again.
+// Without a device the mount table is not looked at again.
 func TestNothingMounted(t *testing.T) {
 	d := newDevices()
 	none := func(string) world.Event { return world.Event{Body: &world.MountsListed{}} }

@@ -390,7 +390,23 @@ func (p *Pod) handleVolumeCompletion(name string, r op.Record, ev world.Event, e
 	if spec := p.specVolume(name); failed && spec != nil {
 		p.countVolumeOperation(spec, VolumeMount, took, true, env)
 	}
+	if r.Call == "BindMount" && !failed {
+		p.warnOfSharedGroup(name, env)
+	}
 	p.recordVolumeFailures(env)
+}
+
+// warnOfSharedGroup records an event if a volume that was mounted does not get the group of the
+// pod, because another pod has it with another group.
+func (p *Pod) warnOfSharedGroup(name string, env *Env) {
+	volume, gid, shared := p.Storage.Volumes.SharedWith(name)
+	if p.Spec == nil || p.Spec.Spec.SecurityContext == nil || !shared {
+		return
+	}
+	if own := p.Spec.Spec.SecurityContext.FSGroup; own != nil && *own != gid {
+		p.recordEvent(env, "", warning, "AlreadyMountedVolume", "The requested fsGroup is %d, but the "+
+			"volume %s has GID %d. The volume may not be shareable.", *own, volume, gid)
+	}
 }
 
 // bindKey identifies a mounted subpath: its target, and the volume and path that are mounted there.

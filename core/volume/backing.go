@@ -35,6 +35,9 @@ type Backing struct {
 	ReadOnly     bool            `json:"readOnly,omitempty"`
 	Options      []string        `json:"options,omitempty"` // for mounting it, sorted
 	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
+	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
+	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
+	OnePod bool `json:"onePod,omitempty"`
 }
 
 // Place is where a volume is on the node.
@@ -169,7 +172,9 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 			b.HostPathType = *source.HostPath.Type
 		}
 	case source.Local != nil:
-		b = Backing{Plugin: LocalPlugin, Source: source.Local.Path, FSType: fsTypeDefault}
+		b = Backing{Plugin: LocalPlugin, Source: source.Local.Path, FSType: fsTypeDefault,
+			OnePod: slices.Equal(source.AccessModes,
+				[]v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod})}
 		if source.Local.FSType != nil {
 			b.FSType = *source.Local.FSType
 		}
@@ -325,8 +330,8 @@ func (v *Volume) localSteps(b *Backing, pod *Pod) ([]any, error) {
 		return nil, &setupError{stepInit, errors.New("only directory and block device are supported")}
 	}
 	gid := fsGroup(pod.Spec)
-	if gid != nil {
-		bind.Among = path.Dir(pod.Dir)
+	if gid != nil || b.OnePod {
+		bind.Among, bind.Exclusive = path.Dir(pod.Dir), b.OnePod
 	}
 	steps = append(steps, bind)
 	if gid == nil || b.ReadOnly || v.StepsDone < len(steps) || v.Mounted.Shared && !v.Mounted.Existed {

@@ -142,8 +142,8 @@ func TestBackedProblems(t *testing.T) {
 	use(git, "v")
 	iscsi := v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
 		ISCSI: &v1.ISCSIPersistentVolumeSource{}}}
-	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[]" +
-		", failed to process volumes=[v]: "
+	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached " +
+		"volumes=[], failed to process volumes=[v]: "
 	for name, c := range map[string]struct {
 		pod   *Pod
 		found world.PathKind
@@ -152,8 +152,8 @@ func TestBackedProblems(t *testing.T) {
 		"not bound": {pending, "", process + "error processing PVC a/c: PVC is not bound"},
 		"of another node": {claimed(elsewhere), world.PathDirectory,
 			`MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms`},
-		"missing": {claimed(localVolume("/mnt/a")), "", "MountVolume.NewMounter initialization " +
-			`failed for volume "pv" : path "/mnt/a" does not exist`},
+		"missing": {claimed(localVolume("/mnt/a")), "", "MountVolume.NewMounter " +
+			`initialization failed for volume "pv" : path "/mnt/a" does not exist`},
 		"a file": {claimed(localVolume("/mnt/a")), world.PathFile, "MountVolume.NewMounter " +
 			`initialization failed for volume "pv" : only directory and block device are supported`},
 		"upwards": {claimed(localVolume("/mnt/../a")), world.PathDirectory,
@@ -254,5 +254,25 @@ func TestLanesOfBackedVolumes(t *testing.T) {
 		if op == nil || op.HostPath != want {
 			t.Errorf("%+v, want the path %s", op, want)
 		}
+	}
+}
+
+// A second pod does not get a volume that one pod alone may have.
+func TestReadWriteOncePod(t *testing.T) {
+	one := localVolume("/mnt/a")
+	one.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+	pod, s := claimed(one), &Set{}
+	op, _ := s.NextOperation(pod, t0)
+	s.HandleCompletion("v", "StatPath", world.Event{Time: t0,
+		Body: &world.PathInfo{Kind: world.PathDirectory}})
+	if op, _ = s.NextOperation(pod, t0); !op.Body.(*world.BindMount).Exclusive {
+		t.Errorf("%+v is not exclusive", op.Body)
+	}
+	s.HandleCompletion("v", "BindMount", world.Event{Time: t0,
+		Err: world.Errorf(world.KindRefused, "BindMount", "in use")})
+	const want = `MountVolume.SetUp failed for volume "pv" : volume uses the ReadWriteOncePod ` +
+		"access mode and is already in use by another pod"
+	if got := s.Problem(); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -384,7 +384,11 @@ func (s *Set) HandleCompletion(name, call string,
 	case ev.Err.Has(world.KindNotFound) && call == "StatPath":
 		v.Found = ""
 	case ev.Err != nil:
-		took = v.recordFailure(budget.CutMessage(ev.Err.Message), ev.Time)
+		problem := budget.CutMessage(ev.Err.Message)
+		if call == "BindMount" && ev.Err.Has(world.KindRefused) && v.Backing != nil && v.Backing.OnePod {
+			problem = inUseElsewhere
+		}
+		took = v.recordFailure(problem, ev.Time)
 		if call == "MountDevice" {
 			v.FailedStep = stepDevice
 		}
@@ -398,6 +402,20 @@ func (s *Set) HandleCompletion(name, call string,
 	}
 	v.StepsDone++
 	return 0, false
+}
+
+// inUseElsewhere is the kubelet's message for a volume that one pod alone may have.
+const inUseElsewhere = "volume uses the ReadWriteOncePod access mode and is already in use by " +
+	"another pod"
+
+// SharedWith returns the name of a volume that was just mounted for another pod as well, with the
+// group that its tree has: the pod's own is not set then.
+func (s *Set) SharedWith(name string) (volume string, gid int64, shared bool) {
+	v := s.find(name)
+	if v == nil || v.Backing == nil || !v.Mounted.Shared || v.Mounted.Existed {
+		return "", 0, false
+	}
+	return v.Backing.Name, v.Mounted.GID, true
 }
 
 // The back-off after failures.

@@ -6,8 +6,11 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
 
 	"seedlet.dev/world"
 )
@@ -63,4 +66,27 @@ func IsWritten(ctx context.Context, m *world.WriteDir) bool {
 func Walk(ctx context.Context, path string, visit func(name string) error) error {
 	w := walker{ctx: ctx, visit: func(f entry) error { return visit(f.name) }}
 	return w.walkTree(path)
+}
+
+// MountNFS is mountNFS.
+var MountNFS = mountNFS
+
+// ReplaceMounter replaces what runs the command mount until the test ends.
+func ReplaceMounter(t *testing.T, m mountutils.Interface) {
+	real := mounter
+	mounter = func() mountutils.Interface { return m }
+	t.Cleanup(func() { mounter = real })
+}
+
+// ReplaceUnmount replaces the system call that unmounts, and the time after which it is forced,
+// until the test ends.
+func ReplaceUnmount(t *testing.T, after time.Duration, call func(path string, flags int) error) {
+	realAfter, realCall := forceAfter, unmountPath
+	forceAfter, unmountPath = after, call
+	t.Cleanup(func() { forceAfter, unmountPath = realAfter, realCall })
+}
+
+// UnmountOne is unmountOne for a mount of a file system of a type.
+func UnmountOne(fsType, path string) error {
+	return unmountOne(&mountinfo.Info{FSType: fsType, Mountpoint: path})
 }

@@ -56,6 +56,9 @@ func bindMount(ctx context.Context, m *world.BindMount) (*world.Mounted, error) 
 		if result, err = findShared(m, source); err != nil {
 			return nil, err
 		}
+		if result.Shared && m.Exclusive {
+			return nil, world.Errorf(world.KindRefused, "", "%s is mounted below %s", m.Source, m.Among)
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err // the call may have hung, and the pod may be gone by now

@@ -26,14 +26,21 @@ func (d *Disk) bindMount(call *wire.Call, req *world.BindMount) {
 		return
 	}
 	source, err := d.bindSource(call.Name, req)
+	result := &world.Mounted{}
 	if err == nil {
+		result = d.findShared(req, source)
+	}
+	switch {
+	case err != nil:
+	case result.Shared && req.Exclusive:
+		err = world.Errorf(world.KindRefused, call.Name, "%s is mounted below %s", req.Source, req.Among)
+	default:
 		err = d.makeTarget(call.Name, req.Path, source.node)
 	}
 	if err != nil {
 		call.Fail(err)
 		return
 	}
-	result := d.findShared(req, source)
 	d.continueLater(call, func() {
 		source, err := d.bindSource(call.Name, req)
 		at, targetErr := d.resolve(call.Name, req.Path, false)

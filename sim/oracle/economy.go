@@ -235,8 +235,8 @@ func (m *model) patchesUnsettled(now time.Time, request any) bool {
 
 // isPeriodic reports whether the agent may make a request while nothing changes. It writes the
 // status of the Node and its lease now and then even without a change (nodeStatusReportFrequency),
-// and reads ConfigMaps and Secrets again unless it watches them. Claims and volumes are read again
-// as nobody can watch them.
+// and reads ConfigMaps and Secrets again unless it watches them. Claims and volumes are read again,
+// because a node cannot watch them.
 func (m *model) isPeriodic(call string, request any) bool {
 	if slices.Contains(periodicCalls, call) {
 		return true

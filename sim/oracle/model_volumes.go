@@ -77,8 +77,8 @@ func (o *volumeModel) lookup(p string) place {
 	return place{nodeDisk, p}
 }
 
-// unsettledDevices returns the devices of local volumes that are mounted although nothing of them is
-// mounted for a pod.
+// unsettledDevices returns the devices of local volumes that are mounted although nothing of them
+// is mounted for a pod.
 func (m *model) unsettledDevices() []string {
 	var lines []string
 	dir := path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
@@ -101,8 +101,8 @@ type backing struct {
 	readOnly bool   // the pod asks for a volume that is read-only
 }
 
-// backingOf returns what backs a volume that has a claim, or is of a server; nil for any other volume
-// and while the claim has no volume.
+// backingOf returns what backs a volume that has a claim, or is of a server; nil for any other
+// volume and while the claim has no volume.
 func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backing {
 	if v.NFS != nil {
 		return nfsBacking(v.NFS, podDir, v.Name, v.NFS.ReadOnly)
@@ -140,8 +140,8 @@ func nfsBacking(s *v1.NFSVolumeSource, podDir, name string, readOnly bool) *back
 		readOnly}
 }
 
-// claimName returns the name of the claim of a volume, and whether it is to be read-only; empty for a
-// volume without one.
+// claimName returns the name of the claim of a volume, and whether it is to be read-only; empty for
+// a volume without one.
 func claimName(pod *v1.Pod, v *v1.Volume) (name string, readOnly bool) {
 	switch {
 	case v.PersistentVolumeClaim != nil:

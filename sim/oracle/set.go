@@ -148,7 +148,8 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &restartPolicy{}, &backoff{}, &terminalPhase{}, &restartCount{},
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
-		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{}, &volumeClaims{},
+		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
+		&volumeClaims{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},

@@ -53,7 +53,9 @@ func (o *volumeClaims) checkStart(m *model, f *truth.Fact, mounts []truth.Mount)
 	}
 	for i := range c.VolumeMounts {
 		mount := &c.VolumeMounts[i]
-		of := slices.IndexFunc(p.spec.Spec.Volumes, func(v v1.Volume) bool { return v.Name == mount.Name })
+		of := slices.IndexFunc(p.spec.Spec.Volumes, func(v v1.Volume) bool {
+			return v.Name == mount.Name
+		})
 		if of < 0 || !isBacked(&p.spec.Spec.Volumes[of]) {
 			continue
 		}

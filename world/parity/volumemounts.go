@@ -89,6 +89,13 @@ func bindFindsShared(f *folder) {
 	f.check(!m.Shared, "beside a mount of what is above: %+v", m)
 	m = f.bindNode("node/dir", "pods/b", true)
 	f.check(m.Shared && m.GID == group, "beside another mount: %+v", m)
+	request := &world.BindMount{Source: f.path("node/dir"), Path: f.path("pods/c"),
+		Among: f.path("pods"), Exclusive: true}
+	f.mustFail(request, world.KindRefused)
+	f.unmount("pods")
+	mustGet[*world.Mounted](f, request)
+	mustGet[*world.Mounted](f, request) // it exists
+	f.check(f.mountPoints("pods") == "pods/c", "mounts %q", f.mountPoints("pods"))
 }
 
 func bindRequiresMount(f *folder) {

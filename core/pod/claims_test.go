@@ -1,0 +1,72 @@
+package pod
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/claim"
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// withClaim returns a pod that mounts a claim.
+func withClaim() *Pod {
+	p := withVolume(v1.VolumeMount{MountPath: "/data"})
+	p.Spec.Spec.Volumes[0].VolumeSource = v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
+	return p
+}
+
+// claimEnv is the environment of plans with an API server.
+func claimEnv(store *objectcache.Store) *Env {
+	env := &Env{Node: volumesNode, Effects: &op.Effects{}, Objects: store,
+		Enqueue: func(timer.Key) {}}
+	env.Effects.Reset(&op.Table{}, t0)
+	return env
+}
+
+// The persistent volume that a claim names is read as long as the pod has not terminated, and so is
+// another one that the claim names later.
+func TestVolumeOfClaimIsRead(t *testing.T) {
+	p, store := withClaim(), &objectcache.Store{}
+	env, w := claimEnv(store), &wakeTimer{now: t0}
+	claimed := func(volume string) {
+		watch := store.Watch(claim.Target(p.Spec, &p.Spec.Spec.Volumes[0]))
+		watch.Listed, watch.Objects = true, map[string]world.Object{"default/c": {
+			Claim: &v1.PersistentVolumeClaim{Spec: v1.PersistentVolumeClaimSpec{VolumeName: volume}}}}
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		p.watchReferences(env)
+		p.watchVolumes(env, w)
+		for _, name := range []string{"pv-a", "pv-b"} {
+			isRead := store.Watch(claim.VolumeTarget(name)) != nil
+			if isRead != strings.Contains(strings.Join(want, " "), name) {
+				t.Errorf("%s: %s is read: %v", when, name, isRead)
+			}
+		}
+	}
+	check("before the claim is known")
+	claimed("")
+	check("before the claim names a volume")
+	claimed("pv-a")
+	check("the claim names a volume", "pv-a")
+	claimed("pv-b")
+	check("the claim names another one", "pv-b")
+	p.Stage = Terminated
+	check("after the end of the pod")
+	if len(store.Watches) > 0 {
+		t.Errorf("left: %v", store.Watches)
+	}
+}
+
+// A claim counts for the volume that is bound to it.
+func TestClaimsCountTwice(t *testing.T) {
+	if got := countReferences(withClaim().Spec); got != 2 {
+		t.Errorf("%d references, want 2", got)
+	}
+}
