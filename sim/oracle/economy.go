@@ -73,6 +73,8 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 		}
 	case truth.PowerLost:
 		clear(o.writtenAt)
+	case truth.VolumeUnstaged, truth.VolumeUnpublished: // the file is about to be removed
+		delete(o.writtenAt, path.Dir(f.Path)+"/vol_data.json")
 	case truth.SandboxCreated, truth.SandboxStopped, truth.SandboxRemoved:
 		if o.sandboxChangedAt == nil {
 			o.sandboxChangedAt = map[string]time.Time{}
@@ -99,7 +101,7 @@ func (o *economy) mayBeUnknown(m *model, path string) bool {
 
 // mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
 func (o *economy) mustBeRepeated(m *model, path string) bool {
-	if strings.HasSuffix(path, "/vol_data.json") {
+	if strings.HasSuffix(path, "/vol_data.json") { // also if the volume was let go meanwhile
 		return m.agentStartedAt.After(o.writtenAt[path])
 	}
 	if uid, below := childName(m.opts.PodsDir, path); below {
