@@ -20,9 +20,10 @@ import (
 // Four writes have to be made even if they change nothing. Each agent, and each sandbox, has the
 // limits of the pod's cgroup written: an agent that was killed may have left them half written.
 // Each agent writes a pod's /etc/hosts before the first container that it creates in a sandbox: the
-// file is not synced, and an earlier sandbox may have been removed with it. Each agent writes what a
-// CSI volume is before it has the volume published, as it cannot know that the file is durable. Each run has its file
-// of the termination message emptied: an earlier run may have had the same number.
+// file is not synced, and an earlier sandbox may have been removed with it. Each run
+// has its file of the termination message emptied: an earlier run may have had the same number.
+// Each agent writes what a CSI volume is before it has it staged or published: it cannot know that
+// the file is durable.
 type economy struct {
 	// writtenAt is when any client latest changed a file, cgroup or object, or the agent wrote it
 	// because it had to.
