@@ -46,10 +46,12 @@ func (a *Agent) startCSI() {
 	}
 }
 
-// planCSI plans a part of the CSI volumes.
+// planCSI plans the plugins, or a part of the CSI volumes.
 func (a *Agent) planCSI(key timer.Key) time.Time {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch key.Component {
+	case plugins.Owner.Component:
+		return a.state.Plugins.Plan(a.preparePlugin, &a.effects)
 	case csi.SearchOwner.Component:
 		return n.PlanSearch(env)
 	case csi.ObjectOwner.Component:

@@ -40,7 +40,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 		return wake
 	}
 	n.watchSecrets(v, env)
-	v.keepFound()
+	v.keepFound(env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
 		if p := v.Publications[target]; n.mayUnpublish(v, target, env) &&
 			!p.Attempts.isWaiting(env.Effects.Now(), &wake) && n.unpublish(v, p, env) {
@@ -68,14 +68,15 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 
 // keepFound keeps the publications that were found mounted and whose pods have containers, and the
 // staging under them: the pods got their containers after their volumes.
-func (v *Volume) keepFound() {
-	for target, u := range v.Uses { //ordered: each by itself
-		p := v.Publications[target]
+func (v *Volume) keepFound(env *Env) {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u, p := v.Uses[target], v.Publications[target]
 		if p == nil || !p.Mounted || !u.HasRun || p.State != Uncertain {
 			continue
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.PublishedAt = u.Since
+		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {
 			v.Staging.State, v.Staging.DirMade, v.Staging.DataWritten = Done, true, true
 		}
