@@ -97,7 +97,7 @@ func (a *Agent) observePlugins() {
 			found = append(found, csiPlugin(c))
 		}
 	}
-	changed := a.state.CSI.ObservePlugins(found)
+	changed := a.state.CSI.ObservePlugins(found, a.state.Plugins.SocketIDs())
 	for _, name := range changed {
 		a.queue.enqueue(csi.DriverKey(name))
 		a.retryVolumes(name)
@@ -108,8 +108,8 @@ func (a *Agent) observePlugins() {
 }
 
 func csiPlugin(c plugins.Candidate) csi.Plugin {
-	return csi.Plugin{Name: c.Name, Endpoint: c.Endpoint, Registration: c.Registration,
-		Registered: c.Registered}
+	return csi.Plugin{Name: c.Name, Endpoint: c.Endpoint, Socket: c.Socket,
+		Registration: c.Registration, Registered: c.Registered}
 }
 
 // preparePlugin reports whether a plugin can be registered, or why it cannot be.

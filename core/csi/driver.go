@@ -25,7 +25,8 @@ type Driver struct {
 
 // Session is one plugin, from the time that it is to be registered.
 type Session struct {
-	Registration string `json:"registration"` // identifies the plugin and its attempt
+	Socket       string `json:"socket"`       // identifies the plugin
+	Registration string `json:"registration"` // and the attempt to register it
 	Endpoint     string `json:"endpoint"`
 	// Registered reports whether the plugin was notified of its registration, so that it is used.
 	Registered bool               `json:"registered,omitempty"`
@@ -39,8 +40,8 @@ type Session struct {
 
 // Plugin is a CSI plugin that is registered, or could be.
 type Plugin struct {
-	Name, Endpoint, Registration string
-	Registered                   bool
+	Name, Endpoint, Socket, Registration string
+	Registered                           bool
 }
 
 // The bounds of what is kept of a driver.
@@ -57,9 +58,10 @@ const DriverComponent = "csidriver"
 // DriverKey returns the key of a driver.
 func DriverKey(name string) timer.Key { return timer.Key{Component: DriverComponent, Name: name} }
 
-// ObservePlugins applies which CSI plugins there are, and returns the sorted names of the drivers
-// that changed.
-func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
+// ObservePlugins applies which CSI plugins and sockets there are, and returns the sorted names of
+// the drivers that changed. Between two attempts to register a plugin it is none, but its socket is
+// there: what the cluster knows of it stays.
+func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (changed []string) {
 	if !n.Enabled {
 		return nil
 	}
@@ -68,9 +70,9 @@ func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
 	for name, d := range before { //ordered: each by itself
 		n.Drivers[name] = &Driver{}
 		for _, s := range d.Sessions {
-			isThere := func(p Plugin) bool { return p.Name == name && p.Registration == s.Registration }
-			if i := slices.IndexFunc(plugins, isThere); i >= 0 {
-				s.Registered = plugins[i].Registered
+			i := slices.IndexFunc(plugins, func(p Plugin) bool { return p.Socket == s.Socket })
+			if s.Registered = i >= 0 && plugins[i].Registered; i < 0 && sockets[s.Socket] ||
+				i >= 0 && plugins[i].Name == name && plugins[i].Registration == s.Registration {
 				n.Drivers[name].Sessions = append(n.Drivers[name].Sessions, s)
 			}
 		}
@@ -84,7 +86,8 @@ func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
 		if !slices.ContainsFunc(d.Sessions, func(s Session) bool {
 			return s.Registration == p.Registration
 		}) {
-			s := Session{Registration: p.Registration, Endpoint: p.Endpoint, Registered: p.Registered}
+			s := Session{Socket: p.Socket, Registration: p.Registration, Endpoint: p.Endpoint,
+				Registered: p.Registered}
 			if len(n.Drivers) > driversMax {
 				s.Problem = fmt.Sprintf("the node has %d CSI drivers, and can have no more", driversMax)
 			}
