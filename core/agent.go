@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -77,6 +78,7 @@ type State struct {
 	CSI          csi.Node               `json:"csi,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
+	Devices      devicemount.Devices    `json:"devices"` // of local volumes
 	LogRotation  logs.Rotation          `json:"logRotation"`
 	LogLinks     logs.Links             `json:"logLinks"`
 	Pods         map[string]*pod.Pod    `json:"pods"` // by UID
@@ -164,6 +166,7 @@ func New(o Options) *Agent {
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
+		Devices:      devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),

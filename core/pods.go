@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
@@ -83,6 +84,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 	a.retryResizes(triggerPodsAdded) // all pods may be known now
 	a.queue.enqueue(shutdown.Owner)
 	a.queue.enqueue(housekeeping.Owner)
+	a.queue.enqueue(devicemount.Owner)
 	a.queue.enqueue(logs.Owner)
 	a.queue.enqueue(logs.LinksOwner)
 }

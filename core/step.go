@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -177,6 +178,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		}
 	case housekeeping.Owner.Component:
 		a.handleHousekeepingCompletion(r, ev)
+	case devicemount.Owner.Component:
+		s.Devices.HandleCompletion(r, ev, &a.effects)
 	case poddirs.Owner.Component:
 		a.handlePodDirsCompletion(ev)
 	case qos.Owner.Component:
@@ -221,6 +224,7 @@ func (a *Agent) handlePodCompletion(id world.OpID, r op.Record, ev world.Event) 
 		fallbacks := p.HTTPFallbacks
 		p.HandleCompletion(id, r, ev, a.podEnvFor(p))
 		a.indexCreated(p, ev.Body)
+		a.noteDeviceMount(r, ev)
 		if r.Call == "UpdateContainerResources" {
 			a.retryResizes(triggerPodResized) // the pod may hold less now
 		}
@@ -260,6 +264,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planResizes()
 	case housekeeping.Owner.Component:
 		wake = a.planHousekeeping()
+	case devicemount.Owner.Component:
+		wake = a.planDevices()
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	case hostfile.Component:
@@ -284,9 +290,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.ContainerGC.Plan(a.containerGCEnv())
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
-	case plugins.Owner.Component:
-		wake = s.Plugins.Plan(a.preparePlugin, &a.effects)
-	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
+		csi.SearchOwner.Component:
 		wake = a.planCSI(key)
 	case lease.Owner.Component:
 		wake = a.planLease()

@@ -1,7 +1,6 @@
 package criconfig
 
 import (
-	"path"
 	"strconv"
 	"strings"
 )
@@ -11,11 +10,9 @@ import (
 // PodDir returns the directory of a pod, with its volumes.
 func (n *Node) PodDir(uid string) string { return n.PodsDir + "/" + uid }
 
-// DevicesDir returns the directory in which block devices of local volumes are mounted, each once
-// for all pods. It is the kubelet's.
-func (n *Node) DevicesDir() string {
-	return path.Dir(n.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
-}
+// DevicesDir returns the directory below the kubelet's root in which block devices of local volumes
+// are mounted, each once for all pods. It is the kubelet's.
+func DevicesDir(root string) string { return root + "/plugins/kubernetes.io/local-volume/mounts" }
 
 // PodLogDir returns the directory of the logs of a pod, with one directory for each container.
 func (n *Node) PodLogDir(namespace, name, uid string) string {

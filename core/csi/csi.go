@@ -105,4 +105,6 @@ const (
 	callTimeout = 2 * time.Minute // csiTimeout upstream
 	fsTimeout   = 2 * time.Minute
 	apiTimeout  = time.Minute
+	// groupTimeout has room for a tree of millions of files, which a kubelet walks without a bound.
+	groupTimeout = 30 * time.Minute
 )

@@ -74,7 +74,7 @@ func (v *Volume) keepFound(env *Env) {
 		if p == nil || !p.Mounted || !u.HasRun || p.State != Uncertain {
 			continue
 		}
-		p.State, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true
+		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {

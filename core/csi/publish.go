@@ -22,7 +22,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	p := v.Publications[u.target()]
 	now := env.Effects.Now()
 	isDone := p != nil && p.State == Done
-	if isDone && p.GroupSet {
+	if p != nil && p.isReady() {
 		due := n.republishAt(v, p, env)
 		if due.IsZero() || now.Before(due) {
 			return false, due
@@ -30,6 +30,11 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	}
 	if u.Attempts.isWaiting(now, &wake) {
 		return false, wake
+	}
+	if isDone && !p.Checked {
+		path := n.publishedPath(p)
+		v.issueAt(path, subjectUse+u.target(), &world.StatPath{Path: path}, env)
+		return true, wake
 	}
 	if isDone && !p.GroupSet {
 		return n.setGroup(v, u, p, env)
@@ -118,7 +123,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 		return wake, err
 	}
 	if p.State != Done { // a volume that is published again stays so, whatever comes of that
-		p.Fresh, p.State, p.GroupSet = p.State == "", Uncertain, false
+		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
 	}
 	v.call(subject, request, env)
 	return time.Time{}, nil
@@ -132,30 +137,15 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	}
 	switch {
 	case ev.Err != nil:
-		message := ev.Err.Message
-		if r.Call == "ShareWithGroup" {
-			message = fmt.Sprintf("applyFSGroup failed for vol %s: %s", v.Handle, message)
-		} else {
-			v.Attachment.Known = false // the driver may have got an outdated context
-		}
-		switch {
-		case r.Call == "PublishVolume" && p.Fresh && hadNoEffect(ev.Err):
-			p.State = ""
-		case r.Call == "ShareWithGroup" && ev.Err.Has(world.KindNotFound):
-			p.State = Uncertain // nothing is there: the driver has published nothing
-		}
-		if u != nil {
-			u.fail(ev.Time, message)
-		}
-		if p.State == Done {
-			p.PublishedAt = ev.Time // the next attempt follows its back-off
-		}
+		p.handleFailure(v, u, r, ev)
 	case r.Call == "MakeDir":
 		p.DirMade = true
 	case r.Call == "WriteFile":
 		p.DataWritten = true
 	case r.Call == "ShareWithGroup":
 		p.GroupSet = true
+	case r.Call == "StatPath":
+		p.Checked = true
 	default:
 		p.State, p.PublishedAt = Done, ev.Time
 		if session := n.session(v.Driver); u != nil && session != nil {
@@ -163,8 +153,33 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		}
 	}
 	p.Fresh = false
-	if ev.Err == nil && u != nil && p.State == Done && p.GroupSet {
+	if ev.Err == nil && u != nil && p.isReady() {
 		u.Attempts.succeed()
+	}
+}
+
+// handleFailure handles that an operation of publish, or one after it, has failed. Unless the
+// volume was published before, it is published again.
+func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Event) {
+	message := ev.Err.Message
+	switch r.Call {
+	case "ShareWithGroup":
+		p.State = Uncertain
+		message = fmt.Sprintf("applyFSGroup failed for vol %s: %s", v.Handle, message)
+	case "StatPath":
+		p.State = Uncertain
+		message = "NodePublishVolume has succeeded, but: " + message
+	case "PublishVolume":
+		v.Attachment.Known = false // the driver may have got an outdated context
+		if p.Fresh && hadNoEffect(ev.Err) {
+			p.State = ""
+		}
+		if p.State == Done {
+			p.PublishedAt = ev.Time // the next attempt follows its back-off
+		}
+	}
+	if u != nil {
+		u.fail(ev.Time, message)
 	}
 }
 
@@ -182,7 +197,7 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 		return false, n.republishAt(v, p, env)
 	}
 	path := n.publishedPath(p)
-	v.issueAt(path, subjectUse+u.target(), &world.ShareWithGroup{Path: path, GID: *u.FSGroup,
-		OnRootMismatch: u.OnRootMismatch}, env)
+	v.Op = env.Effects.IssueAt(path, VolumeKey(v.name()), subjectUse+u.target(), groupTimeout,
+		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch})
 	return true, time.Time{}
 }

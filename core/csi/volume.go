@@ -101,6 +101,9 @@ type Publication struct {
 	Mounted     bool `json:"mounted,omitempty"`
 	DirMade     bool `json:"dirMade,omitempty"`
 	DataWritten bool `json:"dataWritten,omitempty"`
+	// Checked reports whether there is a directory at its path: a driver may answer without doing
+	// anything.
+	Checked bool `json:"checked,omitempty"`
 	// GroupSet reports whether the files belong to the group of the pod, if they have to.
 	GroupSet    bool      `json:"groupSet,omitempty"`
 	PublishedAt time.Time `json:"publishedAt,omitzero"`
@@ -298,13 +301,16 @@ func (u *Use) setUpProblem(problem string) string {
 // stateOf returns how far a use is.
 func (v *Volume) stateOf(u *Use) UseState {
 	p := v.Publications[u.target()]
-	state := UseState{Ready: p != nil && p.State == Done && p.GroupSet,
+	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
 	if !state.Ready && state.Problem == "" {
 		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
 	}
 	return state
 }
+
+// isReady reports whether containers can use a publication.
+func (p *Publication) isReady() bool { return p.State == Done && p.Checked && p.GroupSet }
 
 // UseStateOf returns how far a declared use is; the zero state if it is not declared.
 func (n *Node) UseStateOf(u *Use) UseState {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"seedlet.dev/world"
@@ -271,5 +272,89 @@ func TestFailuresOfOnePod(t *testing.T) {
 	}
 	if !n.need(use("b")).Ready {
 		t.Error("b waits for a")
+	}
+}
+
+// A driver that answers without having published anything is asked again.
+func TestDriverLies(t *testing.T) {
+	n := newReady(t)
+	n.lies = 1
+	if s := n.need(use("a")); s.Ready || !strings.Contains(s.Problem, "has succeeded, but") {
+		t.Errorf("got %+v", s)
+	}
+	if n.wait(time.Second); !n.isReady(use("a")) {
+		t.Error("not published again")
+	}
+}
+
+// The group of a pod gets the files of its volume, by the policy of the driver; if that fails, the
+// volume is published again.
+func TestGroup(t *testing.T) {
+	for policy, want := range map[storagev1.FSGroupPolicy]bool{storagev1.FileFSGroupPolicy: true,
+		storagev1.NoneFSGroupPolicy: false, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy: true} {
+		n := newReady(t)
+		spec := noAttach()
+		spec.FSGroupPolicy = &policy
+		n.setDriverObject(spec)
+		u := use("a")
+		u.FSGroup = new(int64(7))
+		n.fail["ShareWithGroup"] = &failure{world.Errorf(world.KindTimeout, "", "slow"), 1, false}
+		n.need(u)
+		if n.wait(time.Second); !n.isReady(u) {
+			t.Errorf("%s: not ready", policy)
+		}
+		n.expect(map[bool][]string{false: {"stage " + n.sha(), "publish pv-1"},
+			true: {"stage " + n.sha(), "publish pv-1", "publish pv-1", "group 7"}}[want]...)
+	}
+}
+
+// A pod of a claim with ReadWriteOncePod is refused while another pod has the volume.
+func TestReadWriteOncePod(t *testing.T) {
+	n := newReady(t)
+	first, second := use("a"), use("b")
+	first.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+	second.AccessModes = first.AccessModes
+	n.need(first)
+	if s := n.need(second); !strings.Contains(s.Problem, "already in use by another pod") {
+		t.Errorf("got %+v", s)
+	}
+	n.end("a")
+	if n.wait(time.Minute); !n.isReady(second) {
+		t.Error("not ready after the other pod")
+	}
+}
+
+// A driver gets what its CSIDriver asks for: the pod and tokens, again each minute.
+func TestRepublish(t *testing.T) {
+	n := newReady(t)
+	spec := noAttach()
+	spec.PodInfoOnMount, spec.RequiresRepublish = new(true), new(true)
+	spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}}
+	n.setDriverObject(spec)
+	if !n.need(inline("a")).Ready {
+		t.Fatal("not ready")
+	}
+	context := n.requests[0].(*world.PublishVolume).VolumeContext
+	if context["csi.storage.k8s.io/pod.name"] != "pod-a" ||
+		!strings.HasPrefix(context[tokensAttribute],
+			`{"vault":{"token":"token-1","expirationTimestamp":`) {
+		t.Errorf("got %v", context)
+	}
+	n.calls = nil
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInternal, "", "away"), 1, false}
+	n.wait(republishPeriod + time.Second)
+	if u := inline("a"); !n.isReady(u) || n.node.UseStateOf(&u).Failures != 1 {
+		t.Error("a failure makes the volume unready, or is not reported")
+	}
+	n.wait(republishPeriod + time.Second)
+	n.expect("PublishVolume fails", "publish scratch")
+}
+
+// An inline volume needs a CSIDriver that allows it.
+func TestLifecycleModes(t *testing.T) {
+	n := newNode(t)
+	n.run().register()
+	if s := n.need(inline("a")); !strings.Contains(s.Problem, "(no CSIDriver object)") {
+		t.Errorf("got %+v", s)
 	}
 }

@@ -2,11 +2,13 @@ package pod
 
 import (
 	"errors"
+	"path"
 	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/volume"
@@ -57,7 +59,7 @@ func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
 func (p *Pod) volumeView(env *Env) *volume.Pod {
 	view := &volume.Pod{
 		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
-		Value: p.criPod(env).DownwardAPIFile, DevicesDir: env.Node.DevicesDir(),
+		Value: p.criPod(env).DownwardAPIFile, DevicesDir: criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
 		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
 			p.countVolumeOperation(v, VolumeMount, took, failed, env)
 		},

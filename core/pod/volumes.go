@@ -239,6 +239,12 @@ func (p *Pod) countUnmount(step string, r op.Record, ev world.Event, env *Env) {
 	}
 }
 
+// NeedsVolume reports whether the pod has a volume that is backed by a persistent volume, until its
+// volumes are unmounted.
+func (p *Pod) NeedsVolume(persistentVolume string) bool {
+	return !p.Storage.Unmounted && p.Storage.Volumes.IsBackedBy(persistentVolume)
+}
+
 // HasFreedDisk reports whether the pod has ended and its volumes are removed.
 func (p *Pod) HasFreedDisk() bool {
 	return p.Stage == Terminated && (p.DirRemoved ||

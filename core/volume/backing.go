@@ -65,6 +65,13 @@ func (b *Backing) place(dir string) Place {
 		Relabel: b.Plugin == LocalPlugin}
 }
 
+// IsBackedBy reports whether a persistent volume backs a volume of the pod.
+func (s *Set) IsBackedBy(persistentVolume string) bool {
+	return slices.ContainsFunc(s.Volumes, func(v Volume) bool {
+		return v.Backing != nil && v.Backing.Plugin == LocalPlugin && v.Backing.Name == persistentVolume
+	})
+}
+
 // path returns the path of the volume on the node: the kubelet's.
 func (b *Backing) path(dir string) string {
 	switch b.Plugin {

@@ -1,7 +1,9 @@
 package oracle
 
 import (
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,6 +74,23 @@ func (o *volumeModel) lookup(p string) place {
 		}
 	}
 	return place{nodeDisk, p}
+}
+
+// unsettledDevices returns the devices of local volumes that are mounted although nothing of them is
+// mounted for a pod.
+func (m *model) unsettledDevices() []string {
+	var lines []string
+	dir := path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
+	for i := range m.volumes.mounts {
+		device := &m.volumes.mounts[i]
+		if isWithin(device.path, dir) && !slices.ContainsFunc(m.volumes.mounts, func(o mounted) bool {
+			return o.source == device.source && isWithin(o.path, m.opts.PodsDir)
+		}) {
+			lines = append(lines, fmt.Sprintf("%s is mounted at %s, and no pod has it", device.source,
+				device.path))
+		}
+	}
+	return lines
 }
 
 // backing is what a volume of a pod is to be mounted from.
