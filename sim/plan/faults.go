@@ -132,7 +132,7 @@ var faultableCalls = func() []string {
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
 		"MeasureTrees", "DelayShutdown",
 		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
-		"BindMount", "MountDevice", "MountNFS",
+		"BindMount", "MountDevice", "MountNFS", "ListMounts",
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
 		"ExpandVolume", "GetVolumeStats")
 }()
