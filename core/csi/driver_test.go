@@ -110,7 +110,8 @@ func TestCSINodeOfAnotherNode(t *testing.T) {
 // While a driver is replaced, its volumes are used through the plugin that is registered.
 func TestReplacedDriver(t *testing.T) {
 	n := newReady(t)
-	old := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1", Registered: true}
+	old := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1",
+		Registered: true}
 	next := Plugin{Name: driverName, Endpoint: "/e.sock", Socket: "s2", Registration: "2"}
 	n.hold["GetCSINodeInfo"] = true
 	n.observe(old, next)
