@@ -14,6 +14,8 @@ import (
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -73,8 +75,10 @@ type State struct {
 	Eviction     eviction.Manager       `json:"eviction"`
 	OOMs         nodeobject.OOMs        `json:"ooms"`
 	Plugins      plugins.Registry       `json:"plugins,omitzero"`
+	CSI          csi.Node               `json:"csi,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
+	Devices      devicemount.Devices    `json:"devices"` // of local volumes
 	LogRotation  logs.Rotation          `json:"logRotation"`
 	LogLinks     logs.Links             `json:"logLinks"`
 	Pods         map[string]*pod.Pod    `json:"pods"` // by UID
@@ -161,6 +165,8 @@ func New(o Options) *Agent {
 		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
+		Devices:      devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
 		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),

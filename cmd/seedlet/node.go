@@ -21,6 +21,7 @@ import (
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/containerapi"
 	"seedlet.dev/realworld/cri"
+	"seedlet.dev/realworld/csi"
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/identity"
@@ -140,6 +141,7 @@ type node struct {
 	host     *host.Port
 	network  *network.Port
 	plugins  *plugins.Port
+	csi      *csi.Port
 	api      *apiConnection // nil without an API server
 	requests *web.Port
 	access   *access.Access    // nil while there is no secure port
@@ -179,6 +181,8 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
 	n.plugins = plugins.New(plugins.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn,
 		Dir: filepath.Join(s.rootDir, "plugins_registry")})
+	n.csi = csi.New(csi.Options{Clock: ticks, Deliver: n.runner.Deliver,
+		Intercept: n.metrics.CSICalls})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
 			n.runner.Deliver); err != nil {
@@ -221,6 +225,7 @@ func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network, world.PortPlugins: n.plugins,
+		world.PortCSI:      n.csi,
 		world.PortRequests: n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
@@ -272,6 +277,7 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.plugins.Close()
+		n.csi.Close()
 		n.iptables.Close()
 		logError(n.oomWatch.Close())
 		if n.serving != nil {
