@@ -52,6 +52,8 @@ var jsonBodies = []struct {
 	{&UnstageVolume{}, PortCSI}, {&PublishVolume{}, PortCSI}, {&UnpublishVolume{}, PortCSI},
 	{&ExpandVolume{}, PortCSI}, {&VolumeExpanded{}, ""}, {&GetVolumeStats{}, PortCSI},
 	{&CSIVolumeStats{}, ""},
+	{&GetCredentials{}, PortCredentials}, {&CredentialsGot{}, ""},
+	{&ReadDockerConfig{}, PortCredentials}, {&DockerConfigRead{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
 	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
 	{&ContainerRequest{}, ""}, {&ContainerAnswer{}, PortRequests},

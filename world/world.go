@@ -78,14 +78,15 @@ type PortName string
 
 // The ports.
 const (
-	PortCRI      PortName = "cri"
-	PortFS       PortName = "fs"
-	PortAPI      PortName = "api"
-	PortHost     PortName = "host"
-	PortNetwork  PortName = "network"
-	PortPlugins  PortName = "plugins"
-	PortCSI      PortName = "csi"
-	PortRequests PortName = "requests"
-	PortLog      PortName = "log"
-	PortLoop     PortName = "loop" // the loop itself
+	PortCRI         PortName = "cri"
+	PortFS          PortName = "fs"
+	PortAPI         PortName = "api"
+	PortHost        PortName = "host"
+	PortNetwork     PortName = "network"
+	PortPlugins     PortName = "plugins"
+	PortCSI         PortName = "csi"
+	PortCredentials PortName = "credentials"
+	PortRequests    PortName = "requests"
+	PortLog         PortName = "log"
+	PortLoop        PortName = "loop" // the loop itself
 )

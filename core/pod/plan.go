@@ -28,6 +28,9 @@ type Node struct {
 	RuntimeTimeout time.Duration `json:"runtimeTimeout"` // of one request to the runtime
 	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
 	Seed           uint64        `json:"seed"`           // spreads first probes and token renewals
+	// NoStorageLimits reports that limits of what pods keep on the node's disks are not enforced
+	// (localStorageCapacityIsolation is false).
+	NoStorageLimits bool `json:"noStorageLimits,omitempty"`
 	// RestartAllContainers reports that an exit may restart all containers of a pod, by a rule
 	// (KEP-5532).
 	RestartAllContainers bool          `json:"restartAllContainers"`

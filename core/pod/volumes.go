@@ -112,6 +112,9 @@ func (p *Pod) issueVolumeOperation(view *volume.Pod, env *Env, w *wakeTimer) boo
 
 // measureStorage measures what a pod with limits keeps on disks, from time to time.
 func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
+	if env.Node.NoStorageLimits {
+		return
+	}
 	usage := &p.Storage.Usage
 	step, at := usage.NextMeasurement(p.localStorage(env), env.Effects.Now())
 	if step == nil {
