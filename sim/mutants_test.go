@@ -171,8 +171,8 @@ var mutants = []mutant{
 	{
 		name:     "garbage collection of images that are in use",
 		file:     "core/imagegc/imagegc.go",
-		old:      "if isUsed {",
-		new:      "if isUsed && id == \"\" {",
+		old:      "if names[id] || slices.ContainsFunc(",
+		new:      "if id == \"\" && slices.ContainsFunc(",
 		scenario: "image-gc", seeds: "1-300",
 	},
 	{
@@ -667,8 +667,8 @@ var mutants = []mutant{
 	{
 		name: "the cgroup is removed before the containers have ended",
 		file: "core/pod/plan.go",
-		old:  "	p.persistRecord(env, w)\n	if p.stopAllContainers(env, w) || ",
-		new: "	p.persistRecord(env, w)\n" +
+		old:  "	p.enforceStorageLimits(env, w)\n	if p.stopAllContainers(env, w) || ",
+		new: "	p.enforceStorageLimits(env, w)\n" +
 			"	if p.isSettled() && p.removeCgroups(env) || p.stopAllContainers(env, w) || ",
 		scenario: "resources", seeds: "1-50",
 	},
@@ -2265,8 +2265,8 @@ var mutants = []mutant{
 	{
 		name:     "images are removed that pods are about to use",
 		file:     "core/imagegc/imagegc.go",
-		old:      "slices.Concat(containers, pods) {",
-		new:      "slices.Concat(containers, pods[:0]) {",
+		old:      "{r.InUse, pods} {",
+		new:      "{r.InUse, pods[:0]} {",
 		scenario: "image-churn", seeds: "1-100",
 	},
 	{
