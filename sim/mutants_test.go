@@ -67,6 +67,22 @@ var mutants = []mutant{
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
+		// A pod of as many containers as it has slots for stops cannot be hastened.
+		name:     "a superseded stop keeps its slot",
+		file:     "core/pod/stop.go",
+		old:      "env.Effects.Cancel(c.Op)",
+		new:      "env.Effects.Abandon(c.Op)",
+		scenario: "memory-storm", plan: "stop-not-hastened.yaml",
+	},
+	{
+		// A pod that was deleted by force while the agent was down ends when it likes.
+		name:     "an orphan has its own grace period",
+		file:     "core/pod/desired.go",
+		old:      "grace = min(grace, orphanGrace)",
+		new:      "",
+		scenario: "memory-storm", plan: "orphan-not-hastened.yaml",
+	},
+	{
 		name:     "sidecars stopped together with the app containers",
 		file:     "core/pod/stop.go",
 		old:      "		if c.SidecarOrder == 0 {\n			p.stopContainer(",

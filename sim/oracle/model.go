@@ -288,6 +288,9 @@ func (m *model) agentStarted(now time.Time) {
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	m.given = givenPods{}
 	for _, p := range m.podsInOrder {
+		if p.spec == nil {
+			p.minGrace = min(p.minGrace, orphanGrace)
+		}
 		if p.removedByHand {
 			p.countLost = true
 		}

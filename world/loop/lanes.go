@@ -103,7 +103,7 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneProbe
 	case world.PortAPI:
 		return LaneAPI
-	case world.PortPlugins:
+	case world.PortPlugins, world.PortCredentials:
 		return LanePlugin
 	case world.PortCSI:
 		return LaneCSI
