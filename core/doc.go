@@ -80,6 +80,7 @@
 //	imagename     the parts of a reference to an image
 //	imagegc       the unused images that are removed
 //	keyring       the registry credentials in image pull secrets
+//	credentials   the credentials of the node for images
 //	cgroup        the paths and limits of the pods' cgroups
 //	qos           the cgroups above those of the pods
 //	userns        the ranges of user and group IDs of the pods' user namespaces
