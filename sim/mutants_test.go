@@ -1951,8 +1951,8 @@ var mutants = []mutant{
 		scenario: "shutdown-agent-restart", seeds: "1-100",
 	},
 	{
-		// An agent that is started in the middle of a shutdown, and cannot reach the API server, is given
-		// its pods after their group was reached.
+		// An agent that is started in the middle of a shutdown, and cannot reach the API server, is
+		// given its pods after their group was reached.
 		name:     "a pod that comes after its group was reached is not ended",
 		file:     "core/nodeshutdown.go",
 		old:      "if group := a.shutdownGroup(p); m.Now.HasReached(group) {",

@@ -85,6 +85,9 @@ var faultClasses = append([]FaultClass{
 	FaultAgentStalls, FaultStaleStats,
 }, apiFaultClasses...)
 
+// FaultClasses returns the classes of faults.
+func FaultClasses() []FaultClass { return slices.Clone(faultClasses) }
+
 var apiFaultClasses = []FaultClass{
 	FaultAPIThrottled, FaultAPIDown, FaultAPIPartition, FaultAPIUnauthorized, FaultWatchLag,
 	FaultWatchGap,
