@@ -141,7 +141,7 @@ func TestOrderOfPermanentRejections(t *testing.T) {
 	}{
 		{"Refused", func(p *v1.Pod) {
 			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
-				NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+				ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "s", IQN: "i"}}}}
 		}},
 		{"SysctlForbidden", func(p *v1.Pod) {
 			p.Spec.SecurityContext.Sysctls = []v1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
@@ -524,10 +524,10 @@ func TestPodWithDirectoryIsNotAdmittedAgain(t *testing.T) {
 	}
 }
 
-// withNFS returns a pod with a volume of a kind that is not supported.
-func withNFS(p *v1.Pod) *v1.Pod {
+// withISCSI returns a pod with a volume of a kind that is not supported.
+func withISCSI(p *v1.Pod) *v1.Pod {
 	p.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{
-		NFS: &v1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+		ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "s", IQN: "i"}}}}
 	return p
 }
 
@@ -546,7 +546,7 @@ func TestUnsupportedAPIPodIsRejectedWhateverItsStatus(t *testing.T) {
 	} {
 		n := newNode(nil)
 		n.apiServer, n.podDirs = newServer(), c.podDirs
-		p := withNFS(apiPodNamed("a", "u1"))
+		p := withISCSI(apiPodNamed("a", "u1"))
 		p.Status = c.status
 		n.apiServer.put(p)
 		n.apiServer.undelivered = nil
@@ -583,7 +583,7 @@ func TestTakenOverPodThatCannotRun(t *testing.T) {
 		t.Fatalf("containers %v", n.containers)
 	}
 	for _, name := range []string{"default/a", "default/b"} {
-		withNFS(n.apiServer.objects[name]) // a kubelet could have started it
+		withISCSI(n.apiServer.objects[name]) // a kubelet could have started it
 	}
 	n.takeCalls()
 	n.restart()
@@ -615,7 +615,7 @@ func TestTakenOverStaticPodThatCannotRun(t *testing.T) {
 	n := bootNode(manifest(""))
 	n.advance(time.Minute)
 	n.takeCalls()
-	n.manifests = manifest("{name: x, nfs: {server: s, path: /}}")
+	n.manifests = manifest("{name: x, iscsi: {targetPortal: s, iqn: i, lun: 0}}")
 	n.restart()
 	n.advance(10 * time.Minute)
 	if got := n.takeCalls(); got != "" || len(n.containers) != 1 {

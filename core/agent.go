@@ -15,6 +15,8 @@ import (
 	"seedlet.dev/core/containergc"
 	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -75,8 +77,10 @@ type State struct {
 	Eviction     eviction.Manager       `json:"eviction"`
 	OOMs         nodeobject.OOMs        `json:"ooms"`
 	Plugins      plugins.Registry       `json:"plugins,omitzero"`
+	CSI          csi.Node               `json:"csi,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
+	Devices      devicemount.Devices    `json:"devices"` // of local volumes
 	LogRotation  logs.Rotation          `json:"logRotation"`
 	LogLinks     logs.Links             `json:"logLinks"`
 	Pods         map[string]*pod.Pod    `json:"pods"` // by UID
@@ -166,6 +170,8 @@ func New(o Options) *Agent {
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		Images: image.Store{Limits: image.LimitsFromConfig(c),
 			Node: credentials.Node{Settings: o.Credentials}},
+		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
+		Devices:      devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),
 		LogLinks:     logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},

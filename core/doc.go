@@ -62,6 +62,7 @@
 //	criconfig     the CRI messages of a pod and its containers
 //	podstatus     the v1.PodStatus of a pod
 //	volume        the volumes of one pod, and the steps that set them up
+//	claim         what backs a volume that has a claim
 //	token         the service account tokens in the volumes of a pod
 //	probe         one probe of one container
 //	image         the images that pods wait for, and their pulls

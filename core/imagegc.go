@@ -79,6 +79,9 @@ func appendImages(refs []string, spec *v1.PodSpec) []string {
 // for the end of a removal are planned.
 func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
+	if r := a.state.ImageGC.Round; r != nil && r.All {
+		a.state.Eviction.NoteRemoval(a.state.Now)
+	}
 	a.queue.enqueue(eviction.Owner) // which may wait for the end of a removal
 	if r.Call == "RemoveImage" {
 		for _, name := range a.state.Images.Names() {

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/logs"
 	"seedlet.dev/core/manifest"
@@ -82,6 +84,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 	a.retryResizes(triggerPodsAdded) // all pods may be known now
 	a.queue.enqueue(shutdown.Owner)
 	a.queue.enqueue(housekeeping.Owner)
+	a.queue.enqueue(devicemount.Owner)
 	a.queue.enqueue(logs.Owner)
 	a.queue.enqueue(logs.LinksOwner)
 }
@@ -260,6 +263,9 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 	if a.podEnv.Node == nil {
 		a.podEnv = pod.Env{
 			Node: &a.state.Node, Effects: &a.effects, Images: &a.state.Images, Objects: a.objectStore(),
+			CSI: pod.CSI{Node: &a.state.CSI, Enqueue: func(name string) {
+				a.queue.enqueue(csi.VolumeKey(name))
+			}},
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
 			MustWaitForTier:      a.mustWaitForTier,
 			ObjectOwner:          a.objectOwner,

@@ -8,6 +8,8 @@ import (
 
 	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/containergc"
+	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/housekeeping"
@@ -101,6 +103,7 @@ func (a *Agent) handleEvent(ev world.Event) {
 		a.queue.enqueue(nodeobject.OOMOwner)
 	case *world.PluginSocketsObserved:
 		a.state.Plugins.HandleObserved(body, &a.effects)
+		a.observePlugins()
 		a.queue.enqueue(plugins.Owner)
 	case *world.MemoryAlert:
 		a.state.Eviction.HandleMemoryAlert(ev.Time)
@@ -175,6 +178,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		}
 	case housekeeping.Owner.Component:
 		a.handleHousekeepingCompletion(r, ev)
+	case devicemount.Owner.Component:
+		s.Devices.HandleCompletion(r, ev, &a.effects)
 	case poddirs.Owner.Component:
 		a.handlePodDirsCompletion(ev)
 	case qos.Owner.Component:
@@ -203,6 +208,9 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleEvictionCompletion(id, ev)
 	case plugins.Owner.Component:
 		s.Plugins.HandleCompletion(id, r, ev, &a.effects)
+		a.observePlugins()
+	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+		a.handleCSICompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -216,6 +224,7 @@ func (a *Agent) handlePodCompletion(id world.OpID, r op.Record, ev world.Event) 
 		fallbacks := p.HTTPFallbacks
 		p.HandleCompletion(id, r, ev, a.podEnvFor(p))
 		a.indexCreated(p, ev.Body)
+		a.noteDeviceMount(r, ev)
 		if r.Call == "UpdateContainerResources" {
 			a.retryResizes(triggerPodResized) // the pod may hold less now
 		}
@@ -254,9 +263,9 @@ func (a *Agent) planComponent(key timer.Key) {
 	case resizeOwner.Component:
 		wake = a.planResizes()
 	case housekeeping.Owner.Component:
-		if a.hasListedEverything() && a.hasListedExistingPods() {
-			wake = s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
-		}
+		wake = a.planHousekeeping()
+	case devicemount.Owner.Component:
+		wake = a.planDevices()
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	case hostfile.Component:
@@ -282,7 +291,9 @@ func (a *Agent) planComponent(key timer.Key) {
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
 	case plugins.Owner.Component:
-		wake = s.Plugins.Plan(&a.effects)
+		wake = s.Plugins.Plan(a.preparePlugin, &a.effects)
+	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+		wake = a.planCSI(key)
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case admissionOwner.Component:

@@ -94,6 +94,7 @@ func (r *run) bootAgent() {
 		world.PortNetwork:  port(r.network.Do),
 		world.PortHost:     port(r.host.Do),
 		world.PortPlugins:  port(r.plugins.Do),
+		world.PortCSI:      port(r.drivers.Do),
 		world.PortRequests: port(r.handleResponse),
 		world.PortLog:      port(func(world.Effect) {}),
 		world.PortAPI:      port(r.recordEvent),
@@ -112,6 +113,7 @@ func (r *run) bootAgent() {
 	r.network.Connect(r.deliver)
 	r.host.Connect(r.deliver)
 	r.plugins.Connect(r.deliver)
+	r.drivers.Connect(r.deliver)
 	r.oracles.AgentStarted(r.agenda.Now())
 	r.marks.AgentStarted(r.agenda.Now())
 	machine := r.machine()
@@ -173,6 +175,7 @@ func (r *run) killAgent(down plan.Duration) {
 	r.network.Disconnect()
 	r.host.Disconnect()
 	r.plugins.Disconnect()
+	r.drivers.Disconnect()
 	if r.server != nil {
 		r.server.Disconnect()
 	}
@@ -307,7 +310,8 @@ func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect
 func (r *run) reseed(seed uint64) {
 	r.agenda.Reseed(seed)
 	r.injector.Reseed(seed)
-	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins}
+	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins,
+		r.drivers}
 	if r.server != nil {
 		ports = append(ports, r.server)
 	}

@@ -141,8 +141,8 @@ var mutants = []mutant{
 	{
 		name:     "the containers of an evicted pod stay",
 		file:     "core/nodepressure.go",
-		old:      "IsTerminalWritten(p.UID) && p.DropRuns() {",
-		new:      "IsTerminalWritten(p.UID) && p.UID == \"\" {",
+		old:      "p.MayLoseRuns || !p.WantsRunsRemoved() {",
+		new:      "p.MayLoseRuns || !p.CollectsRuns {",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -782,16 +782,16 @@ var mutants = []mutant{
 	},
 	{
 		name:     "a hostPath volume counts as one of the agent's own paths",
-		file:     "core/volume/volume.go",
-		old:      "			if spec.HostPath != nil {\n",
+		file:     "core/volume/backing.go",
+		old:      "		if spec.HostPath != nil {\n",
 		new:      "			if spec.EmptyDir != nil && spec.HostPath != nil {\n",
 		scenario: "hung-paths", seeds: "1-50",
 	},
 	{
 		name:     "a hostPath sub-path counts as one of the agent's own paths",
 		file:     "core/pod/volumes.go",
-		old:      "; v != nil && v.HostPath != nil {\n",
-		new:      "; v != nil && v.EmptyDir != nil && v.HostPath != nil {\n",
+		old:      "if v == nil || v.HostPath == nil && !volume.IsBacked(v) {",
+		new:      "if v == nil || v.HostPath != nil || !volume.IsBacked(v) {",
 		scenario: "hung-paths", seeds: "1-50",
 	},
 	{
@@ -1244,7 +1244,7 @@ var mutants = []mutant{
 	{
 		name:     "a container may write to a volume of a ConfigMap or Secret",
 		file:     "core/criconfig/mounts.go",
-		old:      "m.ReadOnly || volume.HasContent(v),",
+		old:      "m.ReadOnly || place.ReadOnly,",
 		new:      "m.ReadOnly,",
 		scenario: "config-updates", seeds: "1-20",
 	},
@@ -2343,6 +2343,48 @@ var mutants = []mutant{
 		old:      "	case !v.Soft:\n",
 		new:      "	case v.UID != \"\":\n",
 		scenario: "eviction-races", seeds: "1-300",
+	},
+	{
+		name:     "a local volume is mounted from the directory above",
+		file:     "core/volume/backing.go",
+		old:      "bind := &world.BindMount{Source: b.Source, Path:",
+		new:      "bind := &world.BindMount{Source: path.Dir(b.Source), Path:",
+		scenario: "claims", seeds: "1-20",
+	},
+	{
+		name:     "a volume counts as set up although nothing is mounted",
+		file:     "core/volume/backing.go",
+		old:      "		return v.localSteps(b, pod)",
+		new:      "		return nil, nil",
+		scenario: "claims", seeds: "1-20",
+	},
+	{
+		name:     "the claim of an earlier pod of the name is used",
+		file:     "core/claim/claim.go",
+		old:      "(claim.Namespace != pod.Namespace || !metav1.IsControlledBy(claim, pod)) {",
+		new:      "claim.Namespace != pod.Namespace {",
+		scenario: "claims", seeds: "1-200",
+	},
+	{
+		name:     "containers can write to a claim that the pod has read-only",
+		file:     "core/volume/backing.go",
+		old:      "return Place{Path: b.path(dir), ReadOnly: b.ReadOnly,",
+		new:      "return Place{Path: b.path(dir),",
+		scenario: "claims", seeds: "1-20",
+	},
+	{
+		name:     "devices stay mounted after their last pod",
+		file:     "core/devicemounts.go",
+		old:      `case r.Call == "Unmount" && ev.Err == nil && devices.NoteUnmount():`,
+		new:      `case r.Call == "" && devices.NoteUnmount():`,
+		scenario: "claims", seeds: "1-100",
+	},
+	{
+		name:     "the volume of a claim that is bound later is not read",
+		file:     "core/pod/references.go",
+		old:      "case slices.Contains(p.Watches.Volumes, target), p.watch(target, env):",
+		new:      "case slices.Contains(p.Watches.Volumes, target):",
+		scenario: "claims", seeds: "1-20",
 	},
 }
 

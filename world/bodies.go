@@ -30,6 +30,7 @@ var jsonBodies = []struct {
 	{&MeasureFilesystem{}, PortFS}, {&FilesystemMeasured{}, ""},
 	{&Watch{}, PortFS}, {&FileChanged{}, ""}, {&ReadInVolume{}, PortFS},
 	{&ListMounts{}, PortFS}, {&MountsListed{}, ""},
+	{&BindMount{}, PortFS}, {&Mounted{}, ""}, {&MountDevice{}, PortFS}, {&MountNFS{}, PortFS},
 	{&HTTPGet{}, PortNetwork}, {&HTTPGot{}, ""}, {&TCPConnect{}, PortNetwork},
 	{&GRPCCheck{}, PortNetwork}, {&GRPCChecked{}, ""},
 	{&FetchManifest{}, PortNetwork}, {&ManifestFetched{}, ""},

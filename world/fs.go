@@ -1,6 +1,9 @@
 package world
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The file system port. Paths are absolute. Every effect but Watch completes once, when the
 // operation has ended: it has no effect after its completion. Until then the loop starts no other
@@ -243,9 +246,66 @@ type MountMemory struct {
 }
 
 // Unmount unmounts all mounts at or below a path and removes nothing. It succeeds if nothing is
-// mounted there. It completes with Done, or with KindExhausted if a mount is busy.
+// mounted there. A network file system whose server does not respond for a minute is unmounted by
+// force, which loses what was not written. It completes with Done, or with KindExhausted if a mount
+// is busy.
 type Unmount struct {
 	Path string `json:"path"`
+}
+
+// BindMount mounts a directory or a file of the node, which may be a device, at a path. The mount
+// point and its parents are created. A file system that is mounted at the path already stays, and
+// is made read-only if that is asked for. It completes with Mounted, or with KindNotFound if the
+// source does not exist.
+type BindMount struct {
+	Source   string   `json:"source"`
+	Path     string   `json:"path"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	Options  []string `json:"options,omitempty"` // mount options, as the command mount has them
+	// SourceMounted refuses a source at which nothing is mounted, with KindNotFound.
+	SourceMounted bool `json:"sourceMounted,omitempty"`
+	// Among is a directory: the mounts of the source below it are looked for. Empty: they are not.
+	Among string `json:"among,omitempty"`
+}
+
+// Mounted is the completion of BindMount.
+type Mounted struct {
+	Existed bool `json:"existed,omitempty"` // something was mounted at the path before
+	// Shared is set if the source is mounted at another path below Among. GID is the group of the
+	// source then.
+	Shared bool  `json:"shared,omitempty"`
+	GID    int64 `json:"gid,omitempty"`
+}
+
+// MountDevice mounts the file system of a block device at a path, and creates the mount point. A
+// device without any file system is formatted before, unless it is to be read-only, which is an
+// error then; another file system than FSType is left, and mounting it as FSType may fail. A file
+// system that is mounted at the path already stays. It completes with Done.
+type MountDevice struct {
+	Device   string   `json:"device"`
+	Path     string   `json:"path"`
+	FSType   string   `json:"fsType"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	Options  []string `json:"options,omitempty"`
+}
+
+// MountNFS mounts an export of an NFS server at a path, and creates the mount point. A file system
+// that is mounted at the path already stays. It waits for a server that does not answer, for
+// minutes. It completes with Done.
+type MountNFS struct {
+	Server   string   `json:"server"`
+	Export   string   `json:"export"`
+	Path     string   `json:"path"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	Options  []string `json:"options,omitempty"`
+}
+
+// Source returns the source of the mount in the mount table. An IPv6 address is in brackets there.
+func (m *MountNFS) Source() string {
+	if strings.Contains(m.Server, ":") && !strings.HasPrefix(m.Server, "[") {
+		return "[" + m.Server + "]:" + m.Export
+	}
+	return m.Server + ":" + m.Export
 }
 
 // BindSubPath bind-mounts a path within a volume at Target. It creates both if they are missing
@@ -322,7 +382,8 @@ type TreesMeasured struct {
 }
 
 // ListMounts lists the mount points at and below a path, from the kernel's mount table, which does
-// not hang. It completes with MountsListed.
+// not hang. Links in the parent of the path are followed, and the mounts that are listed begin with
+// the path all the same. It completes with MountsListed, which is empty if the path does not exist.
 type ListMounts struct {
 	Path string `json:"path"`
 }

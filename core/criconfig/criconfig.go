@@ -18,6 +18,7 @@ import (
 	"seedlet.dev/core/hostfile"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/userns"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -39,6 +40,8 @@ type Pod struct {
 	TargetID string
 	// Volumes are those of the spec, by name (VolumesByName). A mount of another one is an error.
 	Volumes map[string]*v1.Volume
+	// Mounted has the state of the volumes, which says where those with a claim are.
+	Mounted *volume.Set
 
 	environment environment // of the container that was asked for last
 	expandedMax int         // of a container that is not in environment yet, see Variables

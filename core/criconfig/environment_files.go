@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
-	"seedlet.dev/core/volume"
 )
 
 // Environment variables from files in volumes, which an init container has written (KEP-3721).
@@ -70,7 +69,7 @@ func (p *Pod) VolumePath(file EnvFileKey) (string, error) {
 	if v == nil {
 		return "", fmt.Errorf("cannot find the volume %q referenced by FileKeyRef", file.Volume)
 	}
-	at := volume.Path(p.dir(), v)
+	at := p.place(v).Path
 	if at == "" {
 		return "", fmt.Errorf("failed to get host path for volume %q", file.Volume)
 	}

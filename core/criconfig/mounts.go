@@ -45,17 +45,18 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 		if err != nil {
 			return nil, err
 		}
-		source := volume.Path(p.dir(), v)
+		place := p.place(v)
+		source := place.Path
 		if bind != nil {
 			source = bind.Target
 		}
 		mounts = append(mounts, &runtimeapi.Mount{
 			ContainerPath: absolutePath(m.MountPath), HostPath: source,
-			Readonly:          m.ReadOnly || volume.HasContent(v),
+			Readonly:          m.ReadOnly || place.ReadOnly,
 			RecursiveReadOnly: recursive, Propagation: mountPropagation(m.MountPropagation),
 			// The runtime gives every sandbox categories of its own, and no other pod has a volume of
 			// the pod. A hostPath is the node's: the pod may not relabel it.
-			SelinuxRelabel: p.Node.SELinux && v.HostPath == nil,
+			SelinuxRelabel: p.Node.SELinux && place.Relabel,
 		})
 	}
 	if p.NeedsHostsFile(container) {
@@ -65,6 +66,15 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 		})
 	}
 	return mounts, nil
+}
+
+// place returns where a volume of the pod is on the node.
+func (p *Pod) place(v *v1.Volume) volume.Place {
+	set := p.Mounted
+	if set == nil {
+		set = &volume.Set{}
+	}
+	return set.Place(p.dir(), v)
 }
 
 // dir returns the pod's directory.
@@ -108,7 +118,7 @@ func (p *Pod) SubPathBind(container *v1.Container, i int,
 		return nil, err
 	}
 	return &world.BindSubPath{
-		Root: volume.Path(p.dir(), v), SubPath: sub, Target: volume.SubPathDir(p.dir()) +
+		Root: p.place(v).Path, SubPath: sub, Target: volume.SubPathDir(p.dir()) +
 			"/" + m.Name + "/" + container.Name + "/" + strconv.Itoa(i),
 	}, nil
 }

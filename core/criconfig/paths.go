@@ -10,6 +10,10 @@ import (
 // PodDir returns the directory of a pod, with its volumes.
 func (n *Node) PodDir(uid string) string { return n.PodsDir + "/" + uid }
 
+// DevicesDir returns the directory below the kubelet's root in which block devices of local volumes
+// are mounted, each once for all pods. It is the kubelet's.
+func DevicesDir(root string) string { return root + "/plugins/kubernetes.io/local-volume/mounts" }
+
 // PodLogDir returns the directory of the logs of a pod, with one directory for each container.
 func (n *Node) PodLogDir(namespace, name, uid string) string {
 	return n.LogsDir + "/" + namespace + "_" + name + "_" + uid

@@ -15,8 +15,10 @@ import (
 )
 
 // With the change detection strategies Get and Cache, ConfigMaps and Secrets are read instead of
-// watched. Each object has one record, however many pods refer to it. It is read for a new user,
-// and again when the known version is too old. While reads fail, the known version stays.
+// watched. Claims, volumes and attachments are always read: a node is authorized to read those that
+// are related to its pods, and to watch none (the node authorizer). Each object has one record,
+// however many pods refer to it. It is read for a new user, and again when the known version is too
+// old. While reads fail, the known version stays.
 
 // Component is the component of the keys of objects that are read.
 const Component = "object"
@@ -76,20 +78,39 @@ type ReadState struct {
 	Op          world.OpID `json:"op,omitempty"` // the read in flight
 	NeededSince time.Time  `json:"neededSince"`  // the known version must be as new as this
 	AsOf        time.Time  `json:"asOf"`         // when the newest completed read was issued
-	Failures    int        `json:"failures,omitempty"`
-	NotBefore   time.Time  `json:"notBefore"`
+	// Failures is the number of consecutive reads that failed, or found an object that its users
+	// cannot use yet.
+	Failures  int       `json:"failures,omitempty"`
+	NotBefore time.Time `json:"notBefore"`
 }
 
 const (
 	readTimeout      = time.Minute
 	readBackoffFirst = time.Second
 	readBackoffMax   = 30 * time.Second // the limit of the doubling back-off
+	// storagePeriod is the age at which a claim, a volume or an attachment that is in use is read
+	// again: they change when a volume is expanded. A kubelet reads them in each sync of a pod.
+	storagePeriod = time.Minute
 )
+
+// isStorage reports whether a resource is one of storage that a node can only read.
+func isStorage(r world.Resource) bool {
+	return r == world.ResourceClaims || r == world.ResourceVolumes || r == world.ResourceAttachments
+}
 
 // ReadKey returns the key of a target, and reports whether the target is read instead of watched.
 func (s *Store) ReadKey(target world.WatchTarget) (timer.Key, bool) {
 	readable := target.Resource == world.ResourceConfigMaps || target.Resource == world.ResourceSecrets
-	return timer.Key{Component: Component, Name: Key(target)}, readable && s.Strategy != Strategy{}
+	return timer.Key{Component: Component, Name: Key(target)},
+		isStorage(target.Resource) || readable && s.Strategy != Strategy{}
+}
+
+// ageMax returns the age at which an object is read again.
+func (s *Store) ageMax(w *Watch) time.Duration {
+	if isStorage(w.Target.Resource) {
+		return storagePeriod
+	}
+	return s.Strategy.AgeMax()
 }
 
 // ReadKeys returns the sorted keys of all targets that are read.
@@ -109,11 +130,12 @@ func (s *Store) Plan(key timer.Key, effects *op.Effects) time.Time {
 	if w == nil || w.Read == nil || w.Read.Op != 0 {
 		return time.Time{}
 	}
-	due := w.nextReadAt(s.Strategy.AgeMax())
+	due := w.nextReadAt(s.ageMax(w))
 	if due.IsZero() || effects.Now().Before(due) {
 		return due
 	}
-	// Several pods share an object, all of the namespace that the object is in.
+	// Several pods share an object, all of the namespace that the object is in. The reads of objects
+	// without a namespace, which are few for each pod, share one.
 	w.Read.Op = effects.IssueFor("namespace/"+w.Target.Namespace, key, "", readTimeout,
 		&world.GetObject{Resource: w.Target.Resource, Namespace: w.Target.Namespace,
 			Name: w.Target.Name})
@@ -125,7 +147,8 @@ func (s *Store) Plan(key timer.Key, effects *op.Effects) time.Time {
 // cannot be read.
 func (s *Store) RequireSince(target world.WatchTarget, since time.Time) (reading bool) {
 	w := s.Watch(target)
-	if w == nil || w.Read == nil || s.Strategy.Cached || w.isImmutable() {
+	if w == nil || w.Read == nil || s.Strategy.Cached || w.isImmutable() ||
+		isStorage(target.Resource) {
 		return false
 	}
 	r := w.Read
@@ -141,10 +164,26 @@ func (w *Watch) nextReadAt(ageMax time.Duration) time.Time {
 		return timer.Later(r.NeededSince, r.NotBefore)
 	case w.isImmutable():
 		return time.Time{}
-	case r.Failures > 0 && len(w.Objects) == 0:
-		return r.NotBefore // a pod may wait for the object to be created
+	case r.Failures > 0 && !w.isUsable():
+		return r.NotBefore // a pod may wait for the object to be created, or for a claim to be bound
 	}
 	return timer.Later(r.AsOf.Add(ageMax), r.NotBefore)
+}
+
+// isUsable reports whether the object exists and, if it is one of storage, is bound or attached.
+func (w *Watch) isUsable() bool {
+	for _, o := range w.Objects { //ordered: there is one at most
+		switch {
+		case o.Claim != nil:
+			return o.Claim.Status.Phase == v1.ClaimBound && o.Claim.Spec.VolumeName != ""
+		case o.Volume != nil:
+			return o.Volume.Spec.ClaimRef != nil
+		case o.Attachment != nil:
+			return o.Attachment.Status.Attached
+		}
+		return true
+	}
+	return false
 }
 
 // isImmutable reports whether an object can never change. Another object with its name may exist
@@ -193,18 +232,26 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 			}
 			return w, awaited && !wasFailing
 		}
-	} else {
-		w.Read.Failures, w.Read.NotBefore = 0, time.Time{}
 	}
 	w.Read.AsOf = r.IssuedAt
 	changed := w.replaceObjects(objects)
+	switch {
+	case ev.Err != nil:
+	case w.isUsable():
+		w.Read.Failures, w.Read.NotBefore = 0, time.Time{}
+	default:
+		w.Read.recordFailure(ev)
+	}
 	return w, awaited || len(changed) > 0
 }
 
+// recordFailure counts a read that found no object that can be used, and sets the back-off.
 func (r *ReadState) recordFailure(ev world.Event) {
 	r.Failures++
-	r.NotBefore = ev.Time.Add(max(ev.Err.RetryAfter,
-		timer.Backoff(r.Failures, readBackoffFirst, readBackoffMax)))
+	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, readBackoffFirst, readBackoffMax))
+	if ev.Err != nil {
+		r.NotBefore = timer.Later(r.NotBefore, ev.Time.Add(ev.Err.RetryAfter))
+	}
 }
 
 func targetOf(o *world.Object) world.WatchTarget {

@@ -233,3 +233,38 @@ func TestTTLFromNode(t *testing.T) {
 		t.Error("the TTL applies without the cache")
 	}
 }
+
+// Claims are read whatever the strategy is: again after a back-off while a claim is not bound, and
+// each minute afterwards.
+func TestReadClaim(t *testing.T) {
+	r := newHarness(t, Strategy{})
+	target := world.WatchTarget{Resource: world.ResourceClaims, Namespace: "a", Name: "c"}
+	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c"},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}}
+	r.begin(0)
+	r.store.AddReference(target, "x", &r.out)
+	key, isRead := r.store.ReadKey(target)
+	if !isRead || len(r.out.List()) > 0 {
+		t.Fatal("a claim is watched")
+	}
+	readAt := func(at time.Duration) {
+		t.Helper()
+		if r.begin(at - 1); at > 0 && !r.store.Plan(key, &r.out).Equal(t0.Add(at)) {
+			t.Errorf("no read is planned at %v", at)
+		}
+		r.begin(at)
+		r.store.Plan(key, &r.out)
+		if len(r.out.List()) != 1 {
+			t.Fatalf("not read at %v", at)
+		}
+		eff := r.out.List()[0]
+		record, _ := r.table.Complete(eff.Op)
+		r.store.HandleCompletion(eff.Op, record, world.Event{Time: t0.Add(at), Op: eff.Op,
+			Body: &world.ObjectRead{Object: world.Object{Claim: claim.DeepCopy()}}})
+	}
+	readAt(0)
+	readAt(time.Second)
+	claim.Status.Phase, claim.Spec.VolumeName = v1.ClaimBound, "pv"
+	readAt(3 * time.Second)
+	readAt(63 * time.Second)
+}

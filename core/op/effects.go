@@ -42,6 +42,9 @@ func (o *Effects) SetWall(wall *timer.WallClock) { o.wall = wall }
 // Date returns the date of the step, for timestamps that others read.
 func (o *Effects) Date() time.Time { return o.wall.Date(o.now) }
 
+// DateOf returns the date of a time.
+func (o *Effects) DateOf(at time.Time) time.Time { return o.wall.Date(at) }
+
 // WorkOn notes the UID of the pod that the step works on from now on, empty for no pod alone, and
 // returns the one before. The note says which pod a panic is about. A panic leaves it as it is, so
 // the previous pod is noted again by a statement, not by a defer.

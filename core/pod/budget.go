@@ -29,6 +29,9 @@ const watchRetryPeriod = 10 * time.Second
 // services.
 func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
+	for _, object := range objects {
+		references += countVolumes(object)
+	}
 	problem := checkSpec(p.Spec, references)
 	if problem == nil { // these may change: the pod holds its resources
 		problem = cmp.Or(budget.CheckImageReferences(&p.Spec.Spec), criconfig.CheckMetadata(p.Spec))

@@ -21,7 +21,7 @@ func (p *Pod) criPod(env *Env) *criconfig.Pod {
 	return &criconfig.Pod{
 		Spec: p.Spec, Static: p.IsStatic(), Node: &env.Node.Node, Objects: env.Objects,
 		IPs: p.IPs(env.Node), IDs: p.IDs, EnvFiles: p.envFilesByContainer(),
-		Volumes: p.specIndex().volumes,
+		Volumes: p.specIndex().volumes, Mounted: &p.Storage.Volumes,
 	}
 }
 

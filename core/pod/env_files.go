@@ -57,7 +57,7 @@ func (p *Pod) readEnvFiles(container *v1.Container, env *Env) bool {
 			continue
 		}
 		read.Reading = &key
-		p.Op = env.Effects.IssueAt(p.hostPath(key.Volume, key.Path), p.Key(),
+		p.Op = env.Effects.IssueAt(p.hostPath(key.Volume, key.Path, env), p.Key(),
 			subjectEnvFile+container.Name, fsTimeout, &world.ReadInVolume{Root: root, Path: key.Path,
 				BytesMax: criconfig.EnvFileBytesMax})
 		return true

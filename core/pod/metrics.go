@@ -142,12 +142,12 @@ func (p *Pod) countVolumes(c *Counts) {
 	spec := &p.Spec.Spec
 	for i := range spec.Volumes {
 		if p.Stage != Terminated {
-			c.VolumesDesired[volume.PluginOf(&spec.Volumes[i])]++
+			c.VolumesDesired[p.Storage.Volumes.PluginOf(&spec.Volumes[i])]++
 		}
 	}
 	if !p.Storage.Unmounted {
 		p.Storage.Volumes.ReadyVolumes(spec, func(v *v1.Volume) {
-			c.VolumesMounted[volume.PluginOf(v)]++
+			c.VolumesMounted[p.Storage.Volumes.PluginOf(v)]++
 		})
 	}
 }
@@ -161,14 +161,10 @@ const (
 	VolumeUnmount VolumeOperation = "volume_unmount"
 )
 
-func (e *Env) countSetup(v *v1.Volume, took time.Duration, failed bool) {
-	e.countVolumeOperation(v, VolumeMount, took, failed)
-}
-
-func (e *Env) countVolumeOperation(v *v1.Volume, operation VolumeOperation, took time.Duration,
-	failed bool) {
-	if e.CountVolumeOperation != nil {
-		e.CountVolumeOperation(volume.PluginOf(v), operation, took, failed)
+func (p *Pod) countVolumeOperation(v *v1.Volume, operation VolumeOperation, took time.Duration,
+	failed bool, env *Env) {
+	if env.CountVolumeOperation != nil {
+		env.CountVolumeOperation(p.Storage.Volumes.PluginOf(v), operation, took, failed)
 	}
 }
 

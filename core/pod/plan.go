@@ -45,6 +45,7 @@ type Env struct {
 	Effects   *op.Effects
 	Images    *image.Store
 	Objects   *objectcache.Store // objects watched at the API server; nil without an API server
+	CSI       CSI
 	Runtime   *runtime.Runtime
 	Enqueue   func(timer.Key) // enqueues another component for planning
 	NameTaken bool            // another pod of the same full name still runs
@@ -105,6 +106,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 		w.waitUntil(w.now.Add(watchRetryPeriod))
 	}
 	p.checkObjectBytes(env, &w)
+	p.watchVolumes(env, &w)
 	p.restoreRound()
 	for range stageStepsMax {
 		before := p.Stage
@@ -127,6 +129,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 			"stage", string(p.Stage), "reason", p.Termination.Reason)
 	}
 	p.watchReferences(env) // again: a pod that is Terminated now stops its watches
+	p.watchVolumes(env, &w)
 	p.repeatEvents(env, &w)
 	return w.wakeAt
 }
@@ -385,7 +388,7 @@ func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 	if p.stopSandboxes(env, w) || !p.isTerminationDurable() && p.Record.Failures == 0 {
 		return // if the record cannot be written, the pod's resources are released all the same
 	}
-	p.Stage, p.IDs = Terminated, userns.Range{}
+	p.Stage, p.IDs, p.EndedAt = Terminated, userns.Range{}, env.Effects.Now()
 }
 
 // syncTerminated removes the resources of a pod that is no longer desired: containers, then
@@ -396,6 +399,7 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 	if p.HasLiveContainers() || !p.areSandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect late
 		p.Storage.ReleaseSteps, p.OnlyRuntimeRecordsLeft = 0, false
+		p.keepRuns()
 		return
 	}
 	p.issueInspections(env, w)

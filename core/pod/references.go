@@ -1,11 +1,13 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/claim"
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -18,6 +20,8 @@ type Watches struct {
 	// Complete is set if all objects of the spec are watched, or never will be.
 	Complete bool                `json:"complete,omitempty"`
 	Objects  []world.WatchTarget `json:"objects,omitempty"`
+	// Volumes are the persistent volumes that the pod's claims name, as far as the claims are known.
+	Volumes []world.WatchTarget `json:"volumes,omitempty"`
 	// Problem is why the objects of the spec are not watched: the pod needs more of something than
 	// one pod may have, or than the node has left. Such a pod is not started.
 	Problem string `json:"problem,omitempty"`
@@ -39,14 +43,24 @@ func references(pod *v1.Pod) []world.WatchTarget {
 }
 
 // countReferences returns the number of references, or a number above the budget if they exceed it.
+// A claim counts for its volume as well.
 func countReferences(pod *v1.Pod) int {
-	seen := map[world.WatchTarget]bool{}
+	seen, claims := map[world.WatchTarget]bool{}, 0
 	visitReferences(pod, func(target world.WatchTarget) {
-		if len(seen) <= budget.ReferencesMax {
+		if len(seen) <= budget.ReferencesMax && !seen[target] {
 			seen[target] = true
+			claims += countVolumes(target)
 		}
 	})
-	return len(seen)
+	return len(seen) + claims
+}
+
+// countVolumes returns the number of further objects that follow from one: the volume of a claim.
+func countVolumes(target world.WatchTarget) int {
+	if target.Resource == world.ResourceClaims {
+		return 1
+	}
+	return 0
 }
 
 // visitReferences visits the objects that a pod refers to, each as often as it does.
@@ -58,10 +72,12 @@ func visitReferences(pod *v1.Pod, visit func(world.WatchTarget)) {
 	}
 	spec := &pod.Spec
 	for i := range spec.Volumes {
-		volumeReferences(&spec.Volumes[i], add)
-		if volume.HasTrustBundles(&spec.Volumes[i]) {
+		v := &spec.Volumes[i]
+		volumeReferences(v, add)
+		if volume.HasTrustBundles(v) {
 			visit(volume.AllTrustBundles)
 		}
+		add(world.ResourceClaims, claim.Name(pod, v))
 	}
 	for i := range spec.InitContainers {
 		envReferences(&spec.InitContainers[i], add)
@@ -147,15 +163,47 @@ func (p *Pod) watchReferences(env *Env) {
 			env.Objects.DeleteReference(object, p.UID, env.Effects)
 		}
 	}
-	p.Watches = Watches{Complete: needed, Objects: objects, Excess: excess}
+	p.Watches = Watches{Complete: needed, Objects: objects, Excess: excess,
+		Volumes: p.Watches.Volumes}
 }
 
-// watch watches an object for the pod.
-func (p *Pod) watch(object world.WatchTarget, env *Env) {
-	env.Objects.AddReference(object, p.UID, env.Effects)
-	if key, read := env.Objects.ReadKey(object); read {
+// watch watches an object for the pod, and reports whether the node has a watch left for it.
+func (p *Pod) watch(object world.WatchTarget, env *Env) bool {
+	watched := env.Objects.AddReference(object, p.UID, env.Effects)
+	if key, read := env.Objects.ReadKey(object); read && watched {
 		env.Enqueue(key)
 	}
+	return watched
+}
+
+// watchVolumes reads the persistent volumes that the pod's claims name, until the pod has
+// terminated. A claim that changes may name another one.
+func (p *Pod) watchVolumes(env *Env, w *wakeTimer) {
+	needed := p.Spec != nil && p.Stage != Terminated
+	if env.Objects == nil || needed && !p.Watches.Complete ||
+		len(p.Watches.Volumes) == 0 && (!needed || len(p.specIndex().claims) == 0) {
+		return
+	}
+	var volumes []world.WatchTarget
+	if needed {
+		for _, v := range p.specIndex().claims {
+			name := claim.VolumeName(p.Spec, v, env.Objects)
+			target := claim.VolumeTarget(name)
+			switch {
+			case name == "", slices.Contains(volumes, target):
+			case slices.Contains(p.Watches.Volumes, target), p.watch(target, env):
+				volumes = append(volumes, target)
+			default: // other pods end
+				w.waitUntil(w.now.Add(watchRetryPeriod))
+			}
+		}
+	}
+	for _, target := range p.Watches.Volumes {
+		if !slices.Contains(volumes, target) {
+			env.Objects.DeleteReference(target, p.UID, env.Effects)
+		}
+	}
+	p.Watches.Volumes = volumes
 }
 
 // areReferencesKnown reports whether the objects that a container's environment is taken from are

@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/claim"
 	"seedlet.dev/core/criconfig"
 )
 
@@ -13,6 +14,7 @@ type specIndex struct {
 	of         *v1.Pod // the spec, which is never changed in place
 	containers map[string]indexedContainer
 	volumes    map[string]*v1.Volume
+	claims     []*v1.Volume // those with a claim
 	// images is the error of references to images that have too many bytes.
 	images error
 }
@@ -69,6 +71,11 @@ func newSpecIndex(pod *v1.Pod) specIndex {
 	}
 	for i := range spec.EphemeralContainers {
 		add(criconfig.EphemeralContainer(&spec.EphemeralContainers[i]), Ephemeral, 0)
+	}
+	for i := range spec.Volumes {
+		if claim.Name(pod, &spec.Volumes[i]) != "" {
+			index.claims = append(index.claims, &spec.Volumes[i])
+		}
 	}
 	index.volumes, index.images = criconfig.VolumesByName(spec), budget.CheckImageReferences(spec)
 	for _, list := range [][]v1.ContainerStatus{status.InitContainerStatuses,

@@ -81,8 +81,13 @@ func (u *unsupported) addContainer(c *v1.Container, list string, index int) {
 // inVolume returns the part of a volume that is not supported; empty if all of it is.
 func (u *unsupported) inVolume(v *v1.Volume) string {
 	switch {
-	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil:
+	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil,
+		v.PersistentVolumeClaim != nil, v.Ephemeral != nil, v.NFS != nil, v.CSI != nil:
 		return ""
+	case v.Glusterfs != nil, v.RBD != nil, v.CephFS != nil, v.Flocker != nil, v.Quobyte != nil,
+		v.ScaleIO != nil, v.StorageOS != nil, v.PhotonPersistentDisk != nil, v.FlexVolume != nil,
+		v.GitRepo != nil:
+		return "" // the set-up fails as the kubelet's does, which has no plugin for them either
 	case v.DownwardAPI != nil:
 		return u.inFiles(v.DownwardAPI.Items)
 	case v.Projected == nil:

@@ -77,7 +77,9 @@ func TestUnsupportedVolumes(t *testing.T) {
 		want   string
 	}{
 		{v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}, ""},
-		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, "spec.volumes[0] (v)"},
+		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, ""},
+		{v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}, ""},
+		{v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}, "spec.volumes[0] (v)"},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 			Sources: []v1.VolumeProjection{fields}}}, ""},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{

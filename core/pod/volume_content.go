@@ -2,11 +2,14 @@ package pod
 
 import (
 	"errors"
+	"path"
 	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -56,12 +59,29 @@ func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
 func (p *Pod) volumeView(env *Env) *volume.Pod {
 	view := &volume.Pod{
 		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
-		Value: p.criPod(env).DownwardAPIFile, SetupEnded: env.countSetup,
+		Value: p.criPod(env).DownwardAPIFile, DevicesDir: criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
+		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
+			p.countVolumeOperation(v, VolumeMount, took, failed, env)
+		},
+		Node:   func() (*v1.Node, bool) { return nodeObject(env) },
+		Shared: func(u csi.Use) volume.Shared { return p.sharedVolume(u, env) },
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent
 	}
 	return view
+}
+
+// nodeObject returns the Node at the API server, nil if there is none, and whether that is known.
+func nodeObject(env *Env) (*v1.Node, bool) {
+	if env.Objects == nil {
+		return nil, true
+	}
+	o, known := env.Objects.Get(world.ResourceNodes, "", env.Node.Name)
+	if o == nil {
+		return nil, known
+	}
+	return o.Node, true
 }
 
 // tokenContent returns the content of the file of a service account token.

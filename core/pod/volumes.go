@@ -186,7 +186,7 @@ func (p *Pod) prepareMounts(container *v1.Container, cri *criconfig.Pod,
 			continue
 		}
 		p.Storage.Preparing = key
-		p.Op = env.Effects.IssueAt(p.hostPath(container.VolumeMounts[i].Name, bind.SubPath), p.Key(),
+		p.Op = env.Effects.IssueAt(p.hostPath(container.VolumeMounts[i].Name, bind.SubPath, env), p.Key(),
 			subjectBind+container.Name+"/"+strconv.Itoa(i), fsTimeout, bind)
 		return true, false
 	}
@@ -208,12 +208,14 @@ func (p *Pod) prepareMounts(container *v1.Container, cri *criconfig.Pod,
 	return true, false
 }
 
-// hostPath returns the path of a subpath in a hostPath volume; empty for any other volume.
-func (p *Pod) hostPath(volume, subPath string) string {
-	if v := p.specVolume(volume); v != nil && v.HostPath != nil {
-		return path.Join(v.HostPath.Path, subPath)
+// hostPath returns the path of a subpath in a volume that may hang: a hostPath, or a volume that is
+// backed by others. It is empty for any other volume.
+func (p *Pod) hostPath(name, subPath string, env *Env) string {
+	v := p.specVolume(name)
+	if v == nil || v.HostPath == nil && !volume.IsBacked(v) {
+		return ""
 	}
-	return ""
+	return path.Join(p.Storage.Volumes.Place(p.dir(env.Node), v).Path, subPath)
 }
 
 // hostsChecksum returns a checksum of the content of /etc/hosts.
@@ -235,21 +237,36 @@ func (p *Pod) countUnmount(step string, r op.Record, ev world.Event, env *Env) {
 	p.Storage.Unmounted = ev.Err == nil
 	if p.Spec != nil {
 		p.Storage.Volumes.ReadyVolumes(&p.Spec.Spec, func(v *v1.Volume) {
-			env.countVolumeOperation(v, VolumeUnmount, ev.Time.Sub(r.IssuedAt), ev.Err != nil)
+			p.countVolumeOperation(v, VolumeUnmount, ev.Time.Sub(r.IssuedAt), ev.Err != nil, env)
 		})
 	}
 }
 
-// HasFreedDisk reports whether the pod has ended and its volumes are removed.
+// NeedsVolume reports whether the pod has a volume that is backed by a persistent volume, until its
+// volumes are unmounted.
+func (p *Pod) NeedsVolume(persistentVolume string) bool {
+	return !p.Storage.Unmounted && p.Storage.Volumes.IsBackedBy(persistentVolume)
+}
+
+// HasFreedMemory reports whether the pod has ended and its volumes in memory are unmounted.
+func (p *Pod) HasFreedMemory() bool { return p.Stage == Terminated && p.Storage.Unmounted }
+
+// HasFreedDisk reports whether the pod has ended and its volumes and containers are removed, with
+// their writable layers and logs.
 func (p *Pod) HasFreedDisk() bool {
-	return p.Stage == Terminated && (p.DirRemoved ||
+	return p.Stage == Terminated && len(p.Containers) == 0 && (p.DirRemoved ||
 		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
 }
+
+// stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are
+// unpublished: their subpaths are unmounted, and nothing else has touched them.
+const stepAfterShared = 1
 
 // releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
 const releaseStepsOfDesired = 5
 
-// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
+// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation, or waits
+// for volumes of CSI drivers. The
 // volumes of a terminated pod that is still desired are removed as well, and so is its /etc/hosts,
 // which may have any size: the object of such a pod can stay for weeks.
 func (p *Pod) releaseVolumes(env *Env) bool {
@@ -264,12 +281,25 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 	if p.NoLongerDesired {
 		left = 2 // removeDirs removes the whole directory
 	}
+	if p.Storage.ReleaseSteps == stepAfterShared && p.releaseShared(env) {
+		return true // each volume that is unpublished has the pod planned
+	}
 	if p.Storage.ReleaseSteps >= left {
 		return false
 	}
-	p.Op = env.Effects.Issue(p.Key(), subjectRelease+strconv.Itoa(p.Storage.ReleaseSteps), fsTimeout,
-		steps[p.Storage.ReleaseSteps])
+	p.Op = env.Effects.IssueAt(p.unmountPath(dir), p.Key(),
+		subjectRelease+strconv.Itoa(p.Storage.ReleaseSteps), fsTimeout, steps[p.Storage.ReleaseSteps])
 	return true
+}
+
+// unmountPath returns the path that an unmount of the pod's volumes may hang at; empty if it cannot
+// hang: the pod has no volume that is backed by others.
+func (p *Pod) unmountPath(dir string) string {
+	if p.Spec != nil && p.Storage.ReleaseSteps < 2 &&
+		slices.ContainsFunc(p.Spec.Spec.Volumes, func(v v1.Volume) bool { return volume.IsBacked(&v) }) {
+		return dir
+	}
+	return ""
 }
 
 // handleStorageCompletion handles the completion of an operation on storage; it reports false for
@@ -336,7 +366,7 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 func (p *Pod) handleVolumeCompletion(name string, r op.Record, ev world.Event, env *Env) {
 	took, failed := p.Storage.Volumes.HandleCompletion(name, r.Call, ev)
 	if spec := p.specVolume(name); failed && spec != nil {
-		env.countSetup(spec, took, true)
+		p.countVolumeOperation(spec, VolumeMount, took, true, env)
 	}
 	p.recordVolumeFailures(env)
 }

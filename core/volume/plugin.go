@@ -12,21 +12,26 @@ type Plugin int
 // The plugins for the kinds of volumes that are supported, and one for all others.
 const (
 	ConfigMapPlugin Plugin = iota
+	CSIPlugin
 	DownwardAPIPlugin
 	EmptyDirPlugin
 	HostPathPlugin
 	ImagePlugin
 	ProjectedPlugin
 	SecretPlugin
+	LocalPlugin
+	NFSPlugin
 	otherPlugin
 	PluginCount
 )
 
 // PluginLabels are the names of the plugins.
 var PluginLabels = [PluginCount]string{ConfigMapPlugin: "kubernetes.io/configmap",
+	CSIPlugin:         "kubernetes.io/csi",
 	DownwardAPIPlugin: "kubernetes.io/downward-api", EmptyDirPlugin: "kubernetes.io/empty-dir",
 	HostPathPlugin: "kubernetes.io/host-path", ImagePlugin: "kubernetes.io/image",
 	ProjectedPlugin: "kubernetes.io/projected", SecretPlugin: "kubernetes.io/secret",
+	LocalPlugin: "kubernetes.io/local-volume", NFSPlugin: "kubernetes.io/nfs",
 	otherPlugin: "N/A"}
 
 // PluginOf returns the plugin for a volume.
@@ -34,6 +39,8 @@ func PluginOf(v *v1.Volume) Plugin {
 	switch {
 	case v.ConfigMap != nil:
 		return ConfigMapPlugin
+	case v.CSI != nil:
+		return CSIPlugin
 	case v.DownwardAPI != nil:
 		return DownwardAPIPlugin
 	case v.EmptyDir != nil:
@@ -46,8 +53,19 @@ func PluginOf(v *v1.Volume) Plugin {
 		return ProjectedPlugin
 	case v.Secret != nil:
 		return SecretPlugin
+	case v.NFS != nil:
+		return NFSPlugin
 	}
 	return otherPlugin
+}
+
+// PluginOf returns the plugin for a volume of the spec, which for one with a claim is that for what
+// backs it.
+func (s *Set) PluginOf(spec *v1.Volume) Plugin {
+	if v := s.find(spec.Name); v != nil && v.Backing != nil {
+		return v.Backing.Plugin
+	}
+	return PluginOf(spec)
 }
 
 // ReadyVolumes calls visit for each volume of the spec that has been set up.

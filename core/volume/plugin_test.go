@@ -19,7 +19,8 @@ func TestPlugins(t *testing.T) {
 		"kubernetes.io/image":        {Image: &v1.ImageVolumeSource{}},
 		"kubernetes.io/projected":    {Projected: &v1.ProjectedVolumeSource{}},
 		"kubernetes.io/secret":       {Secret: &v1.SecretVolumeSource{}},
-		"N/A":                        {NFS: &v1.NFSVolumeSource{}},
+		"kubernetes.io/nfs":          {NFS: &v1.NFSVolumeSource{}},
+		"N/A":                        {RBD: &v1.RBDVolumeSource{}},
 	} {
 		if got := PluginLabels[PluginOf(&v1.Volume{VolumeSource: source})]; got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -80,9 +81,10 @@ func TestSetupsWithoutOperations(t *testing.T) {
 		failed bool
 	}{
 		{hostPath(v1.HostPathUnset), false},
-		{v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}, true},
+		{v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}}, true},
 	} {
 		pod, ended := newPod(c.volume), 0
+		use(pod, "v")
 		pod.SetupEnded = func(_ *v1.Volume, took time.Duration, failed bool) {
 			if ended++; took != 0 || failed != c.failed {
 				t.Errorf("%+v: took %v, failed: %t", c.volume, took, failed)

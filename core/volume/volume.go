@@ -9,12 +9,15 @@
 package volume
 
 import (
+	"cmp"
+	"errors"
 	"path"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -33,8 +36,13 @@ type Volume struct {
 	StepsDone int  `json:"stepsDone,omitempty"` // number of succeeded operations
 	// Found is the kind of the path by the last StatPath; empty: it does not exist.
 	Found world.PathKind `json:"found,omitempty"`
+	// Mounted is what the last BindMount has found.
+	Mounted world.Mounted `json:"mounted,omitzero"`
+	// Backing is what backs the volume (IsBacked), as of its set-up.
+	Backing *Backing `json:"backing,omitempty"`
 	// SourceVersion is the version of the content's sources, from which a change is detected:
-	// versions, and errors of sources that are not available.
+	// versions, and errors of sources that are not available. Of a backed volume it is that of its
+	// backing.
 	SourceVersion string `json:"sourceVersion,omitempty"`
 	// WrittenVersion is the SourceVersion of the content written last.
 	WrittenVersion string `json:"writtenVersion,omitempty"`
@@ -50,6 +58,8 @@ type Volume struct {
 	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`          // back-off
 	Problem   string    `json:"problem,omitempty"`  // the last failure
+	// FailedStep is the step of the kubelet that failed last; empty: MountVolume.SetUp.
+	FailedStep string `json:"failedStep,omitempty"`
 	// ContentBytes is what the content of the volume takes that the agent wrote last, or is writing.
 	ContentBytes int `json:"contentBytes,omitempty"`
 	// OverBudget is the bound that the content exceeds, by its name in package budget.
@@ -60,7 +70,10 @@ type Volume struct {
 type Pod struct {
 	Spec        *v1.Pod
 	Dir         string // the pod's directory under the agent's root
+	DevicesDir  string // where devices of local volumes are mounted for all pods
 	MemoryBytes int64  // of the machine
+	// Node returns the Node at the API server, nil if it does not exist, and whether that is known.
+	Node func() (node *v1.Node, known bool)
 	// Value returns the content of a downward API file.
 	Value func(*v1.DownwardAPIVolumeFile) (string, error)
 	// Objects are the objects of the API server; nil without an API server.
@@ -68,6 +81,8 @@ type Pod struct {
 	// Token returns a token of the pod's service account, and its version. Without a version or an
 	// error the request is in flight.
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
+	// Shared declares that the pod uses a volume of a CSI driver, and returns how far that is.
+	Shared func(csi.Use) Shared
 	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
 	// the failures of operations. Nil to count nothing.
 	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
@@ -81,6 +96,15 @@ func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
 	if p.SetupEnded != nil {
 		p.SetupEnded(spec, took, failed)
 	}
+}
+
+// Shared is how far a volume of a CSI driver is: package csi sets it up, because pods share it.
+type Shared struct {
+	Ready bool
+	// Problem is why it is not ready or cannot be refreshed, as an event says it; empty if nothing has
+	// failed. Failures is how often in a row.
+	Problem  string
+	Failures int
 }
 
 // Operation is an operation that a volume needs.
@@ -129,13 +153,14 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 			s.Volumes = append(s.Volumes, Volume{Name: spec.Name})
 			v = &s.Volumes[len(s.Volumes)-1]
 		}
-		version, known := pod.contentVersion(spec)
+		version, known := pod.sourceVersion(v, spec)
 		if known && v.SourceVersion != version {
-			*v = Volume{Name: v.Name, Ready: v.Ready, SourceVersion: version,
-				WrittenVersion: v.WrittenVersion, Problem: v.Problem, ContentBytes: v.ContentBytes}
+			*v = Volume{Name: v.Name, Ready: v.Ready && v.SourceVersion != notUsed, SourceVersion: version,
+				WrittenVersion: v.WrittenVersion, Problem: v.Problem, FailedStep: v.FailedStep,
+				ContentBytes: v.ContentBytes}
 		}
 		switch {
-		case v.UpToDate || !known:
+		case v.adoptShared(spec, pod), v.UpToDate || !known:
 			continue
 		case now.Before(v.NotBefore):
 			if wake.IsZero() || v.NotBefore.Before(wake) {
@@ -153,6 +178,9 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		case err != nil:
 			pod.setupEnded(spec, v.recordFailure(err.Error(), now), true)
 			v.OverBudget = budget.NameOf(err)
+			if failed := (*setupError)(nil); errors.As(err, &failed) {
+				v.FailedStep = failed.step
+			}
 			if wake.IsZero() || v.NotBefore.Before(wake) {
 				wake = v.NotBefore
 			}
@@ -161,13 +189,11 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 			if v.SetupStartedAt.IsZero() {
 				v.SetupStartedAt = now
 			}
-			operation := &Operation{Volume: spec.Name, Body: steps[v.StepsDone]}
-			if spec.HostPath != nil {
-				operation.HostPath = Path(pod.Dir, spec)
-			}
-			return operation, wake
+			body := steps[v.StepsDone]
+			return &Operation{Volume: spec.Name, Body: body,
+				HostPath: v.hostPathOf(spec, pod.Dir, body)}, wake
 		default:
-			v.UpToDate, v.Ready, v.Failures, v.Problem = true, true, 0, ""
+			v.UpToDate, v.Ready, v.Failures, v.Problem, v.FailedStep = true, true, 0, "", ""
 			v.WrittenVersion = v.SourceVersion
 			pod.setupEnded(spec, v.endSetup(now), false)
 		}
@@ -175,10 +201,35 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 	return nil, wake
 }
 
+// adoptShared takes over how far a volume of a CSI driver is, and reports whether it is one.
+func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
+	if !IsBacked(spec) || v.SourceVersion == notUsed {
+		return false
+	}
+	if v.Backing == nil {
+		b, known, err := pod.backingOf(spec)
+		if !known || err != nil || b.Plugin != CSIPlugin {
+			return false
+		}
+		v.Backing = &b
+	}
+	if v.Backing.Plugin != CSIPlugin {
+		return false
+	}
+	shared := pod.Shared(*v.Backing.CSI)
+	v.UpToDate, v.Ready = shared.Ready, v.Ready || shared.Ready
+	v.Problem, v.Failures, v.FailedStep = shared.Problem, shared.Failures, stepShared
+	return true
+}
+
 // stepsOf returns the operations that a volume needs, in order, and what that has cost: its files,
 // or its sources if the number of files alone refuses it.
 func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files int, err error) {
-	if !HasContent(spec) {
+	switch {
+	case IsBacked(spec):
+		steps, err = v.backedSteps(spec, pod)
+		return steps, 0, err
+	case !HasContent(spec):
 		steps, err = v.steps(spec, pod)
 		return steps, 0, err
 	}
@@ -198,6 +249,14 @@ func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files 
 		v.ContentBytes = c.pageBytes
 	}
 	return steps, files, err
+}
+
+// sourceVersion returns the version of the sources of a volume. It is known once all of them are.
+func (p *Pod) sourceVersion(v *Volume, spec *v1.Volume) (version string, known bool) {
+	if IsBacked(spec) {
+		return p.backingVersion(v, spec)
+	}
+	return p.contentVersion(spec)
 }
 
 // checkContent returns an error if the content of a volume, which takes so many bytes, and that of
@@ -274,10 +333,21 @@ func (s *Set) firstFailedOf(which func(*Volume) bool) *Volume {
 }
 
 func (v *Volume) problemMessage() string {
-	if v == nil {
+	switch {
+	case v == nil:
 		return ""
+	case v.FailedStep == stepShared:
+		return v.Problem
 	}
-	return "MountVolume.SetUp failed for volume \"" + v.Name + "\" : " + v.Problem
+	name, step := v.Name, cmp.Or(v.FailedStep, "MountVolume.SetUp")
+	if step == stepProcess {
+		return "Unable to attach or mount volumes: unmounted volumes=[" + name + "], unattached " +
+			"volumes=[], failed to process volumes=[" + name + "]: " + v.Problem
+	}
+	if v.Backing != nil {
+		name = v.Backing.Name
+	}
+	return step + " failed for volume \"" + name + "\" : " + v.Problem
 }
 
 // ContentVersion identifies the written content of a volume.
@@ -294,7 +364,7 @@ func (s *Set) Recheck() {
 	for i := range s.Volumes {
 		v := &s.Volumes[i]
 		*v = Volume{Name: v.Name, Ready: v.Ready, SourceVersion: v.SourceVersion,
-			WrittenVersion: v.WrittenVersion, ContentBytes: v.ContentBytes}
+			WrittenVersion: v.WrittenVersion, ContentBytes: v.ContentBytes, Backing: v.Backing}
 	}
 }
 
@@ -310,14 +380,21 @@ func (s *Set) HandleCompletion(name, call string,
 		return 0, false // reset meanwhile, or issued for the content desired before
 	}
 	v.InFlight = false
-	_, isPathInfo := ev.Body.(*world.PathInfo)
 	switch {
 	case ev.Err.Has(world.KindNotFound) && call == "StatPath":
 		v.Found = ""
 	case ev.Err != nil:
-		return v.recordFailure(budget.CutMessage(ev.Err.Message), ev.Time), true
-	case isPathInfo:
-		v.Found = ev.Body.(*world.PathInfo).Kind
+		took = v.recordFailure(budget.CutMessage(ev.Err.Message), ev.Time)
+		if call == "MountDevice" {
+			v.FailedStep = stepDevice
+		}
+		return took, true
+	}
+	switch body := ev.Body.(type) {
+	case *world.PathInfo:
+		v.Found = body.Kind
+	case *world.Mounted:
+		v.Mounted = *body
 	}
 	v.StepsDone++
 	return 0, false
@@ -333,7 +410,7 @@ const (
 // volume on the node is unknown. It returns how long the set-up took.
 func (v *Volume) recordFailure(problem string, now time.Time) time.Duration {
 	v.Failures++
-	v.StepsDone, v.Found, v.Problem, v.OverBudget = 0, "", problem, ""
+	v.StepsDone, v.Found, v.Problem, v.OverBudget, v.FailedStep = 0, "", problem, "", ""
 	v.NotBefore = now.Add(timer.Backoff(v.Failures, backoffFirst, backoffMax))
 	return v.endSetup(now)
 }

@@ -218,10 +218,16 @@ func TestHugePageSize(t *testing.T) {
 
 // A volume of a kind that is not supported fails, and the other volumes are set up.
 func TestUnknownKindFails(t *testing.T) {
-	unknown := v1.Volume{Name: "x", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}
+	unknown := v1.Volume{Name: "x", VolumeSource: v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}}
 	s, pod := &Set{}, newPod(unknown, emptyDir("", ""))
+	use(pod, "x")
 	if done := runSteps(s, pod, world.PathDirectory); len(done) != 1 || s.Ready(&pod.Spec.Spec) ||
-		!strings.Contains(s.Problem(), `"x" : volumes of its kind are not supported`) {
+		!strings.Contains(s.Problem(), `volume "x" err=no volume plugin matched`) {
 		t.Errorf("%v, %q", done, s.Problem())
 	}
+}
+
+// use has a container mount a volume.
+func use(pod *Pod, name string) {
+	pod.Spec.Spec.Containers = []v1.Container{{VolumeMounts: []v1.VolumeMount{{Name: name}}}}
 }

@@ -77,7 +77,7 @@ func carryOut(ctx context.Context, request any) (any, *world.Error) {
 	return body, nil
 }
 
-// query carries out an effect that only reads. For all other effects it returns nil.
+// query carries out an effect that has a result. For all other effects it returns nil.
 func query(ctx context.Context, request any) (any, error) {
 	switch m := request.(type) {
 	case *world.ReadFiles:
@@ -98,6 +98,10 @@ func query(ctx context.Context, request any) (any, error) {
 		return measureTrees(ctx, m.Paths), nil
 	case *world.MeasureFilesystem:
 		return measureFilesystem(m.Path)
+	case *world.ListMounts:
+		return listMounts(m.Path)
+	case *world.BindMount: // the only change with a result
+		return bindMount(ctx, m)
 	}
 	return nil, nil
 }
@@ -131,6 +135,10 @@ func change(ctx context.Context, request any) error {
 		return mountMemory(m)
 	case *world.BindSubPath:
 		return bindSubPath(ctx, m)
+	case *world.MountDevice:
+		return mountDevice(ctx, m)
+	case *world.MountNFS:
+		return mountNFS(ctx, m)
 	case *world.Unmount:
 		return unmount(m.Path)
 	}

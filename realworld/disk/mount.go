@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -66,14 +67,13 @@ func checkInMemory(path string) error {
 // unmount unmounts everything at or below a path, the deepest and the latest first. It lists the
 // mounts again after each pass, because a mount over another one hides it.
 func unmount(path string) error {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	path, err := inMountTable(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	path = filepath.Join(dir, filepath.Base(path))
 	if path == "/" {
 		return world.Errorf(world.KindRefused, "", "/ is not unmounted")
 	}
@@ -84,7 +84,7 @@ func unmount(path string) error {
 			return err
 		}
 		for _, m := range mounts {
-			err := unix.Unmount(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
+			err := unmountOne(m)
 			switch {
 			case err == nil:
 				unmounted++
@@ -100,6 +100,42 @@ func unmount(path string) error {
 	return partialFailure(fmt.Errorf("something is mounted at or below %s again and again", path))
 }
 
+// forceAfter is how long the server of a network file system may take before it is unmounted by
+// force: the kubelet's time for NFS. Tests replace it, and unmountPath.
+var (
+	forceAfter  = time.Minute
+	unmountPath = unix.Unmount
+)
+
+// unmountOne unmounts one mount. That of a network file system may wait for its server; unmounting
+// it by force ends that.
+func unmountOne(m *mountinfo.Info) error {
+	if !strings.HasPrefix(m.FSType, "nfs") {
+		return unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(forceAfter):
+	}
+	if unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW|unix.MNT_FORCE) == nil {
+		return nil
+	}
+	return <-ended
+}
+
+// inMountTable returns a path as the mount table has it: the links in its parent are resolved. The
+// path itself is not looked at, because a file system that is mounted there may hang.
+func inMountTable(path string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(path)), nil
+}
+
 func unmountError(path string, err error) error {
 	if errors.Is(err, unix.EBUSY) {
 		return world.Errorf(world.KindExhausted, "", "%s is in use", path)
@@ -110,15 +146,54 @@ func unmountError(path string, err error) error {
 // mountsAt lists the mounts at or below a path in an order in which they can be unmounted. The path
 // has no links.
 func mountsAt(path string) ([]*mountinfo.Info, error) {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		return m.Mountpoint != path && !strings.HasPrefix(m.Mountpoint, path+"/"), false
-	})
+	mounts, err := mountTable(path)
 	if err != nil {
-		return nil, fmt.Errorf("looking for mounts: %w", err)
+		return nil, err
 	}
 	slices.Reverse(mounts) // the kernel lists them in the order in which they were mounted
 	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int {
 		return cmp.Compare(len(b.Mountpoint), len(a.Mountpoint))
 	})
 	return mounts, nil
+}
+
+// mountTable returns the entries of the mount table at or below a path without links, in the order
+// of the table.
+func mountTable(path string) ([]*mountinfo.Info, error) {
+	below := strings.TrimSuffix(path, "/") + "/"
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != path && !strings.HasPrefix(m.Mountpoint, below), false
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for mounts: %w", err)
+	}
+	return mounts, nil
+}
+
+// listMounts lists the mounts at or below a path.
+func listMounts(path string) (*world.MountsListed, error) {
+	path = filepath.Clean(path)
+	resolved, err := inMountTable(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &world.MountsListed{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	table, err := mountTable(resolved)
+	if err != nil {
+		return nil, err
+	}
+	mounts := make([]world.Mount, len(table))
+	for i, m := range table {
+		isReadOnly := func(options string) bool {
+			return slices.Contains(strings.Split(options, ","), "ro")
+		}
+		mounts[i] = world.Mount{
+			Path: path + strings.TrimPrefix(m.Mountpoint, resolved), Source: m.Source, FSType: m.FSType,
+			Root: m.Root, Device: fmt.Sprintf("%d:%d", m.Major, m.Minor),
+			ReadOnly: isReadOnly(m.Options) || isReadOnly(m.VFSOptions),
+		}
+	}
+	return &world.MountsListed{Mounts: mounts}, nil
 }

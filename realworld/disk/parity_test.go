@@ -1,7 +1,10 @@
 package disk_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -15,6 +18,29 @@ import (
 type folder struct {
 	*porttest.World
 	dir string
+	t   *testing.T
+}
+
+// BlockDevice attaches a loop device to an empty file.
+func (f folder) BlockDevice() string {
+	file, err := os.CreateTemp(f.t.TempDir(), "device")
+	if err == nil {
+		err = errors.Join(file.Truncate(32<<20), file.Close())
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", "--find", "--show", file.Name()).CombinedOutput()
+	if err != nil {
+		f.t.Skipf("no loop device: %v: %s", err, out)
+	}
+	device := strings.TrimSpace(string(out))
+	f.t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			f.t.Errorf("detaching %s: %v: %s", device, err, out)
+		}
+	})
+	return device
 }
 
 func (f folder) Dir() string { return f.dir }
@@ -54,5 +80,5 @@ func TestParity(t *testing.T) {
 	}})
 	t.Cleanup(port.Close)
 	w.Port = port
-	parity.FileSystem(t, folder{World: w, dir: t.TempDir()})
+	parity.FileSystem(t, folder{World: w, dir: t.TempDir(), t: t})
 }

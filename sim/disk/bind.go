@@ -28,8 +28,7 @@ func (d *Disk) bindSubPath(call *wire.Call, req *world.BindSubPath) {
 			call.Fail(changedMeanwhile(call.Name, req.Target))
 			return
 		case !at.isMountpoint():
-			d.mountOver(at, &mount{root: source.node, isBind: true,
-				isMemory: source.nodeMount != nil && source.nodeMount.isMemory})
+			d.mountOver(at, bindOf(source))
 		}
 		d.complete(call, nil)
 	})

@@ -45,11 +45,14 @@ type Disk struct {
 	wire    *wire.Wire
 	root    *node
 	mounts  []*mount // oldest first
+	devices int      // that were ever mounted
 	journal journal
 	watched []string // paths that the current incarnation of the agent watches
 	full    bool
-	hung    map[string]int // paths that hang, with the number of Hang calls
-	stuck   []*wire.Call   // calls on paths that hang
+	hung    map[string]int // paths and sources of mounts that hang, with the number of Hang calls
+	// stored are the file systems of devices and exports, by their source.
+	stored map[string]*node
+	stuck  []*wire.Call // calls on paths that hang
 }
 
 // New returns a disk with the files of the options.
@@ -63,6 +66,7 @@ func New(opts Options) *Disk {
 		root:    newDir(0o755, opts.Agenda.Now()),
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
 		hung:    map[string]int{},
+		stored:  map[string]*node{},
 	}
 	for _, file := range slices.Sorted(maps.Keys(opts.Files)) {
 		d.Write(file, []byte(opts.Files[file]))
@@ -123,6 +127,8 @@ func (d *Disk) execute(call *wire.Call) {
 			d.measureTree(call, req)
 		case *world.MeasureFilesystem:
 			d.measureFilesystem(call, req)
+		case *world.ListMounts:
+			d.listMounts(call, req)
 		default:
 			d.executeChange(call)
 		}
@@ -154,6 +160,12 @@ func (d *Disk) executeChange(call *wire.Call) {
 		d.mountMemory(call, req)
 	case *world.BindSubPath:
 		d.bindSubPath(call, req)
+	case *world.BindMount:
+		d.bindMount(call, req)
+	case *world.MountDevice:
+		d.mountDevice(call, req)
+	case *world.MountNFS:
+		d.mountNFS(call, req)
 	case *world.Unmount:
 		d.unmountAll(call, req)
 	default:

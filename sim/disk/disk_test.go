@@ -86,6 +86,13 @@ func (w *simWorld) AgentUID() int64 { return agentUID }
 
 func (w *simWorld) MakeSpecial(p string, kind world.PathKind) { w.disk.CreateSpecial(p, kind) }
 
+func (w *simWorld) BlockDevice() string {
+	w.ops++
+	device := fmt.Sprint("/dev/test", w.ops)
+	w.disk.CreateSpecial(device, world.PathBlockDevice)
+	return device
+}
+
 func (w *simWorld) Sleep(d time.Duration) {
 	awake := false
 	w.agenda.After(d, func() { awake = true })

@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
@@ -19,8 +21,56 @@ type mount struct {
 	root     *node
 	isBind   bool
 	isMemory bool // a tmpfs: lost with the power, not full when the disk is
+	isApart  bool // a file system of another process, which is not full when the disk is
 
 	bytesMax int64 // size of a tmpfs; zero: unlimited
+
+	// What the mount table says: the file system, and the path in it that is mounted.
+	fileSystem
+	within   string
+	readOnly bool
+}
+
+// fileSystem is a file system in the mount table.
+type fileSystem struct{ source, fsType, device string }
+
+// ownFileSystem is that of the disk itself.
+var ownFileSystem = fileSystem{source: "/dev/sda1", fsType: "ext4", device: "8:1"}
+
+// newFileSystem returns a file system with a device of its own.
+func (d *Disk) newFileSystem(source, fsType string) fileSystem {
+	d.devices++
+	return fileSystem{source, fsType, fmt.Sprintf("0:%d", d.devices)}
+}
+
+// bindOf returns a bind mount of a location.
+func bindOf(source location) *mount {
+	m := &mount{root: source.node, isBind: true, fileSystem: ownFileSystem, within: source.path}
+	if in := source.nodeMount; in != nil {
+		m.isMemory, m.isApart = in.isMemory, in.isApart
+		m.fileSystem, m.readOnly = in.fileSystem, in.readOnly
+		m.within = path.Join(in.within, strings.TrimPrefix(source.path, in.path))
+	}
+	return m
+}
+
+// listMounts lists the mounts at or below a path.
+func (d *Disk) listMounts(call *wire.Call, req *world.ListMounts) {
+	at, err := d.resolve(call.Name, req.Path, false)
+	if err != nil && !err.Has(world.KindNotFound) {
+		call.Fail(err)
+		return
+	}
+	listed := &world.MountsListed{}
+	for _, m := range d.mounts {
+		if err == nil && within(m.path, at.path) {
+			listed.Mounts = append(listed.Mounts, world.Mount{
+				Path:   path.Clean(req.Path) + strings.TrimPrefix(m.path, at.path),
+				Source: m.source, FSType: m.fsType, Device: m.device, Root: m.within,
+				ReadOnly: m.readOnly})
+		}
+	}
+	call.Reply(listed)
 }
 
 // visibleNode returns the node that is visible in the place of a node, through the mounts that
@@ -44,7 +94,8 @@ func (d *Disk) mountOver(at location, m *mount) {
 	m.path, m.parent, m.covered = at.path, at.nodeMount, at.node
 	m.covered.mountCount++
 	d.mounts = append(d.mounts, m)
-	d.recordFact(truth.Mounted, m.path, "")
+	d.opts.Truth.Add(truth.Fact{Time: d.now(), Kind: truth.Mounted, Path: m.path, Source: m.source,
+		NewPath: m.within, IsReadOnly: m.readOnly})
 	d.notify(m.path)
 }
 
@@ -85,7 +136,7 @@ func (d *Disk) lacksSpace(p string, bytes int64) bool {
 			return m.bytesMax > 0 && m.root.usedBytes()+bytes > m.bytesMax
 		}
 		if within(path.Clean(p), m.path) {
-			break
+			return d.full && !m.isApart
 		}
 	}
 	return d.full
@@ -127,13 +178,21 @@ func (d *Disk) mountMemory(call *wire.Call, req *world.MountMemory) {
 			return
 		case !at.isMountpoint():
 			d.mountOver(at, &mount{root: newDir(req.Mode, d.now()), isMemory: true,
-				bytesMax: req.BytesMax})
-		case at.nodeMount.isBind:
+				bytesMax: req.BytesMax, within: "/", fileSystem: d.newFileSystem(memoryKind(req))})
+		case at.nodeMount.isBind, at.nodeMount.isApart:
 			call.Fail(world.Errorf(world.KindExists, call.Name, "%s is a mount already", at.path))
 			return
 		}
 		call.Reply(&world.Done{})
 	})
+}
+
+// memoryKind returns the source and type of a file system in memory.
+func memoryKind(req *world.MountMemory) (source, fsType string) {
+	if req.HugePages != "" {
+		return "hugetlbfs", "hugetlbfs"
+	}
+	return "tmpfs", "tmpfs"
 }
 
 func (d *Disk) makeMountpoint(op, p string) *world.Error {
@@ -166,9 +225,34 @@ func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 			d.unmountNewest(p)
 		}
 	}
-	d.continueLater(call, func() {
+	end := func() {
 		for d.unmountNewest(p) {
 		}
 		call.Reply(&world.Done{})
-	})
+	}
+	if slices.ContainsFunc(d.mounts, func(m *mount) bool {
+		return within(m.path, p) && d.isHungMount(m)
+	}) {
+		d.opts.Agenda.After(forceAfter, func() {
+			if d.decideToContinue(call) {
+				end()
+			}
+		})
+		return
+	}
+	d.continueLater(call, end)
 }
+
+// MemoryUsage returns what the files of all tmpfs take of the machine's memory.
+func (d *Disk) MemoryUsage() (bytes int64) {
+	for _, m := range d.mounts {
+		if m.isMemory {
+			bytes += m.root.usedBytes()
+		}
+	}
+	return bytes
+}
+
+// forceAfter is after which time the mounts of a server that does not respond are unmounted by
+// force.
+const forceAfter = time.Minute

@@ -142,4 +142,6 @@ var nonRuntimeCalls = []string{
 	"ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree", "FileChanged",
 	"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 	"SetCgroup", "RemoveCgroup", "ListCgroups", "GetPluginInfo", "NotifyPluginRegistration",
+	"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
+	"ExpandVolume", "GetVolumeStats",
 }

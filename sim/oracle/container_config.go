@@ -168,7 +168,7 @@ func (m *model) wantedContainer(p *pod, spec *v1.Pod, c *v1.Container, f *truth.
 	if sandbox := m.sandboxes[f.SandboxID]; sandbox != nil {
 		ids = sandbox.ids
 	}
-	s.setMounts(m.opts.PodsDir+"/"+p.uid, spec, c, f, ids)
+	s.setMounts(m, m.opts.PodsDir+"/"+p.uid, spec, c, f, ids)
 	m.setWantedResources(s, p, spec, c)
 	m.setWantedPrivileges(s, spec, c, f, ids)
 	return s
@@ -176,7 +176,7 @@ func (m *model) wantedContainer(p *pod, spec *v1.Pod, c *v1.Container, f *truth.
 
 // setMounts sets the mounts of a container: of its volumes, of /etc/hosts unless a volume is there,
 // and of the file for its termination message.
-func (s settings) setMounts(dir string, spec *v1.Pod, c *v1.Container, f *truth.Fact,
+func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container, f *truth.Fact,
 	ids truth.IDs) {
 	const hosts = "/etc/hosts"
 	bind := func(at, from string, readOnly, recursive bool, propagation string) {
@@ -200,7 +200,11 @@ func (s settings) setMounts(dir string, spec *v1.Pod, c *v1.Container, f *truth.
 				fmt.Sprintf("image, sub-path %q, read-only true", sub))
 			continue
 		}
-		from := volumePath(dir, v)
+		from, readOnly := volumePath(dir, v), mount.ReadOnly || hasContent(v) ||
+			isReadOnlyCSI(v)
+		if b := m.volumes.backingOf(spec, v, dir); b != nil {
+			from, readOnly = b.path, readOnly || b.readOnly
+		}
 		if sub != "" {
 			from = fmt.Sprintf("%s/%s/%s/%d", subPathsDir(dir), v.Name, c.Name, i)
 		}
@@ -212,7 +216,7 @@ func (s settings) setMounts(dir string, spec *v1.Pod, c *v1.Container, f *truth.
 		}
 		recursive := mount.RecursiveReadOnly != nil &&
 			*mount.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled
-		bind(mount.MountPath, from, mount.ReadOnly || hasContent(v), recursive, propagation)
+		bind(mount.MountPath, from, readOnly, recursive, propagation)
 	}
 	if c.TerminationMessagePath != "" {
 		bind(c.TerminationMessagePath, dir+"/containers/"+c.Name+"/"+f.Annotations[annotationRestarts],
@@ -322,4 +326,9 @@ func selinuxText(o *runtimeapi.SELinuxOption) string {
 		return ""
 	}
 	return strings.Join([]string{o.User, o.Role, o.Type, o.Level}, ":")
+}
+
+// isReadOnlyCSI reports whether the spec of a pod says that a CSI volume in it is read-only.
+func isReadOnlyCSI(v *v1.Volume) bool {
+	return v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }

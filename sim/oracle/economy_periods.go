@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -29,6 +30,10 @@ const (
 	measuringBound = 5 * time.Second
 	// nodeReadPeriod is that of the reads of a Node that does not exist.
 	nodeReadPeriod = 7 * time.Second
+	// claimPeriod is that of the reads of a claim and a volume that are bound to each other, and
+	// unboundPeriod the first back-off after a read of others.
+	claimPeriod   = time.Minute
+	unboundPeriod = time.Second
 	// retryBound is the longest back-off: what waits for a lost call comes so long after its end.
 	retryBound = 32 * time.Second
 	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
@@ -65,21 +70,43 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		return call + " " + r.Path, volumesPeriod
 	case *runtimeapi.ContainerStatsRequest:
 		return call + " " + r.ContainerId, storagePeriod
-	case world.ObjectOperation:
-		what = call + " " + string(r.TargetResource())
-		switch {
-		case r.TargetResource() == world.ResourceLeases:
-			return what, periods.LeaseDuration / 4
-		case r.TargetResource() != world.ResourceNodes:
-		case m.objects.node == nil:
-			return what, nodeReadPeriod
-		case now.Sub(m.changedAt) <= nodeChangeBound:
-			return what, periods.NodeCheck
-		default: // the first report after a change comes up to half a period early
-			return what, periods.NodeReport / 2
+	case *world.GetObject:
+		if r.Resource == world.ResourceClaims || r.Resource == world.ResourceVolumes {
+			return fmt.Sprint(call, " ", r.Resource, " ", r.Namespace, "/", r.Name), m.volumes.readPeriod(r)
 		}
+		return m.periodOfObject(call, r, now)
+	case world.ObjectOperation:
+		return m.periodOfObject(call, r, now)
 	}
 	return "", 0
+}
+
+// readPeriod returns the least time between two reads of a claim or a volume.
+func (o *volumeModel) readPeriod(r *world.GetObject) time.Duration {
+	claim := o.claims[r.Namespace+"/"+r.Name]
+	if r.Resource == world.ResourceVolumes || claim != nil && claim.Status.Phase == v1.ClaimBound {
+		return claimPeriod
+	}
+	return unboundPeriod
+}
+
+// periodOfObject is periodOf for the Node and its lease.
+func (m *model) periodOfObject(call string, r world.ObjectOperation,
+	now time.Time) (what string, least time.Duration) {
+	periods := &m.opts.Periods
+	what = call + " " + string(r.TargetResource())
+	switch {
+	case r.TargetResource() == world.ResourceLeases:
+		return what, periods.LeaseDuration / 4
+	case r.TargetResource() != world.ResourceNodes:
+		return "", 0
+	case m.objects.node == nil:
+		return what, nodeReadPeriod
+	case now.Sub(m.changedAt) <= nodeChangeBound:
+		return what, periods.NodeCheck
+	default: // the first report after a change comes up to half a period early
+		return what, periods.NodeReport / 2
+	}
 }
 
 // checkPeriod records a periodic request, and returns a finding if it comes earlier after the one

@@ -21,6 +21,8 @@ func TestEconomyOfPeriods(t *testing.T) {
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds,
 			BoundObjectRef: &authenticationv1.BoundObjectReference{Name: "web", UID: "u1"}}}
 	logList := &api.ListDir{Path: logsDir + "/ns_web_u1/app"}
+	claim := &api.GetObject{Resource: api.ResourceClaims, Namespace: "ns", Name: "c"}
+	volume := &api.GetObject{Resource: api.ResourceVolumes, Name: "pv"}
 	var cases []testCase
 	for _, c := range []struct {
 		name     string
@@ -35,6 +37,10 @@ func TestEconomyOfPeriods(t *testing.T) {
 		{"the Node early after a change", node, 150, ""},
 		{"no Node, read each second", &api.GetObject{Resource: api.ResourceNodes}, 1, "economy"},
 		{"no Node, read every 7 s", &api.GetObject{Resource: api.ResourceNodes}, 7, ""},
+		{"a claim twice a second", claim, 0.5, "economy"},
+		{"a claim that is not bound, each second", claim, 1, ""},
+		{"a volume each second", volume, 1, "economy"},
+		{"a volume each minute", volume, 60, ""},
 		{"a token in a loop", token, 0.01, "economy"},
 		{"a token after failures", token, 1, ""},
 		{"the machine each second", &api.ReadMachine{}, 1, "economy"},

@@ -38,6 +38,8 @@ type model struct {
 
 	shutdown machineShutdown
 	plugins  pluginModel
+	csi      csiModel
+	volumes  volumeModel
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
@@ -92,7 +94,7 @@ func newModel(opts Options) *model {
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
 		cgroupsSetAt: map[string]time.Time{}, imagesRemoved: map[string]bool{},
 		pressure: newPressureModel(&opts.Pressure),
-		events:   newRecordedEvents(), identities: newIdentities(),
+		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
 	}
 }
 
@@ -107,6 +109,8 @@ func (m *model) apply(f *truth.Fact) {
 	}
 	m.pressure.apply(m, f)
 	m.plugins.apply(f)
+	m.csi.apply(f)
+	m.volumes.apply(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		m.applySandbox(f)
@@ -279,6 +283,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.agentStarts++
 	m.pressure.agentStarted(m, now)
 	m.plugins.agentStarted()
+	clear(m.csi.inFlight)
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	for _, p := range m.podsInOrder {
 		if p.removedByHand {

@@ -18,6 +18,7 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	if f := s.model.runtime.asked(eff); f != nil {
 		s.report(&runtimeReady{}, f, now)
 	}
+	s.checkCSICall(now, eff)
 	if r, isRemoval := eff.Body.(*runtimeapi.RemoveContainerRequest); isRemoval {
 		s.model.removals.asked(r.ContainerId, eff)
 	}
@@ -29,6 +30,7 @@ func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.model.lock.received(now, ev)
 	s.model.removals.received(now, ev)
 	s.model.runtime.received(now, ev)
+	s.model.csiReceived(ev)
 }
 
 // lockRequests is what the agent knows of the lock that delays shutdowns.

@@ -84,8 +84,10 @@ func (o *podVolumes) checkStart(m *model, f *truth.Fact) *finding {
 		v := &p.spec.Spec.Volumes[i]
 		path := volumePath(dir, v)
 		switch {
-		case v.HostPath != nil, v.Image != nil: // image volumes are checked by the oracle images
+		case v.HostPath != nil, v.Image != nil, isBacked(v): // see the oracles images and claims
 			continue
+		case v.CSI != nil, v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
+			continue // the oracle csi-volumes checks those of drivers
 		case v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumDefault:
 			path = tmpfsPrefix + path
 		}

@@ -148,7 +148,7 @@ func oracles() []oracle {
 	return []oracle{
 		&oneRun{}, &initOrder{}, &restartPolicy{}, &backoff{}, &terminalPhase{}, &restartCount{},
 		&gracePeriod{}, &onePerFullName{}, &uidReuse{}, &sidecarOrder{}, &hooks{}, &probes{},
-		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
+		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{}, &volumeClaims{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},
@@ -161,6 +161,7 @@ func oracles() []oracle {
 		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
+		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{},
 		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}

@@ -40,7 +40,7 @@ var changes = []string{
 	"UpdateContainerResources", "UpdatePodSandboxResources", "UpdateRuntimeConfig",
 	"CreateObject", "UpdateObject", "PatchObject", "DeleteObject", "CreateToken",
 	"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress", "RemoveTree",
-	"ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
+	"ShareWithGroup", "MountMemory", "BindSubPath", "Unmount", "BindMount", "MountDevice", "MountNFS",
 	"SetCgroup", "RemoveCgroup",
 }
 

@@ -131,7 +131,10 @@ var faultableCalls = func() []string {
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
 		"MeasureTrees", "DelayShutdown",
-		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration")
+		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
+		"BindMount", "MountDevice", "MountNFS",
+		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
+		"ExpandVolume", "GetVolumeStats")
 }()
 
 // Calls returns the calls of the agent that have a response.
@@ -195,9 +198,10 @@ func validateClass(class FaultClass, calls []string) error {
 }
 
 func validatePath(class FaultClass, p string) error {
-	if (class == FaultPathHangs) != path.IsAbs(p) {
-		return fmt.Errorf("path: want an absolute one for %s and none for others, have %q",
-			FaultPathHangs, p)
+	isExport := strings.HasPrefix(p, NFSServer+":/")
+	if (class == FaultPathHangs) != (path.IsAbs(p) || isExport) {
+		return fmt.Errorf("path: want an absolute one, or an export of %s, for %s and none for others, "+
+			"have %q", NFSServer, FaultPathHangs, p)
 	}
 	return nil
 }

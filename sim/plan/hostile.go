@@ -166,8 +166,8 @@ func (h *Hostile) addTo(pod *v1.Pod) {
 			Sources: sources, DefaultMode: new(int32(0o644))}})
 	}
 	if h.TakenOver {
-		addVolume(pod, "foreign", v1.VolumeSource{NFS: &v1.NFSVolumeSource{Server: "nfs.test",
-			Path: "/exports"}})
+		addVolume(pod, "foreign", v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{
+			TargetPortal: "iscsi.test", IQN: "iqn.2026-01.test:disk"}})
 	}
 	h.addLongNames(pod)
 	if h.ProbeCommand > 0 {

@@ -16,8 +16,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// Object is an object of the API server other than a pod: a ConfigMap, Secret, Service,
-// RuntimeClass or ClusterTrustBundle.
+// Object is an object of the API server other than a pod: one of objectKinds.
 type Object struct {
 	Name     string         `json:"name"` // by which acts refer to it
 	Manifest map[string]any `json:"object"`
@@ -26,12 +25,22 @@ type Object struct {
 	Registries int `json:"registries,omitempty"`
 }
 
-const kindClusterTrustBundle = "ClusterTrustBundle"
+const (
+	kindClusterTrustBundle = "ClusterTrustBundle"
+	kindRuntimeClass       = "RuntimeClass"
+	kindClaim              = "PersistentVolumeClaim"
+	kindVolume             = "PersistentVolume"
+	kindCSIDriver          = "CSIDriver"
+)
+
+// clusterKinds are the kinds of objects that are in no namespace.
+var clusterKinds = []string{kindRuntimeClass, kindClusterTrustBundle, kindVolume, kindCSIDriver}
 
 // objectKinds maps the kinds of objects that a plan can have to their fields in world.Object.
 var objectKinds = map[string]string{
 	"ConfigMap": "configMap", "Secret": "secret", "Service": "service",
-	"RuntimeClass": "runtimeClass", kindClusterTrustBundle: "trustBundle",
+	kindRuntimeClass: "runtimeClass", kindClusterTrustBundle: "trustBundle",
+	kindClaim: "claim", kindVolume: "volume", kindCSIDriver: "csiDriver",
 }
 
 // ObjectNamed returns an entry of objects; nil if there is none of this name.
@@ -75,7 +84,7 @@ func (o *Object) Decode() (world.Object, error) {
 		s.Data = map[string][]byte{v1.DockerConfigJsonKey: dockerConfig(o.Registries)}
 	}
 	_, meta := object.Meta()
-	if kind != "RuntimeClass" && kind != kindClusterTrustBundle && meta.GetNamespace() == "" {
+	if !slices.Contains(clusterKinds, kind) && meta.GetNamespace() == "" {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
 	return object, nil

@@ -45,6 +45,9 @@ type Spec struct {
 	// Objects exist at the API server, if the node has one, once an act has created them.
 	Objects []Object `json:"objects,omitempty"`
 
+	// BindsWithin is how long the cluster may take to provision the volume of a claim.
+	BindsWithin Duration `json:"bindsWithin,omitempty"`
+
 	Happenings   []Happening   `json:"happenings,omitempty"`
 	Expectations []Expectation `json:"expect,omitempty"`
 }

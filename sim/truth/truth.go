@@ -52,7 +52,7 @@ const (
 	FileResized Kind = "FileSized"   // a process has resized a file to Bytes
 	TreeGrown   Kind = "TreeGrown"   // a process has made a tree of many names at Path
 	PathRenamed Kind = "PathRenamed" // Path, To
-	Mounted     Kind = "Mounted"     // at Path
+	Mounted     Kind = "Mounted"     // at Path: To of the file system Source
 	Unmounted   Kind = "Unmounted"   // from Path
 	PowerLost   Kind = "PowerLost"
 )
@@ -97,6 +97,8 @@ var kinds = []Kind{
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
 	ShutdownRepeated, ImageRemoved, LayerResized, SystemOOM,
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
+	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
+	VolumeNotPublished, VolumeExpanded,
 }
 
 // Causes of an exit, a kill or a stop.
@@ -199,14 +201,20 @@ type Fact struct {
 	Reason string // of EventRecorded
 
 	Path, NewPath, Image string
-	Bytes                int64
-	IsPinned             bool              `json:",omitempty"` // of an image that was removed
-	Annotations          map[string]string // of the created container or sandbox; must not be changed
+	// Source is the source of a mount, as in the mount table. NewPath is the path in that file system.
+	Source      string `json:",omitempty"`
+	IsReadOnly  bool   `json:",omitempty"` // of a mount
+	Bytes       int64
+	IsPinned    bool              `json:",omitempty"` // of an image that was removed
+	Annotations map[string]string // of the created container or sandbox; must not be changed
 
 	Write *Write // of ObjectCreated, ObjectUpdated and ObjectDeleted
 
 	Plugin       *Plugin `json:",omitempty"` // of PluginStarted; must not be changed
 	IsRegistered bool    `json:",omitempty"` // of PluginNotified: what the plugin is notified of
+
+	Driver *Driver `json:",omitempty"` // of facts about a CSI driver; must not be changed
+	Volume *Volume `json:",omitempty"` // of facts about a CSI volume; must not be changed
 
 	Token, Audience string // of TokenIssued, which names the pod that the token is bound to
 	Expires         time.Time

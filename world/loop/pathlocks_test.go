@@ -182,12 +182,26 @@ func TestCgroupOfOnePodDelaysNoOther(t *testing.T) {
 	}
 }
 
+// A mount of a path that may hang locks its mount point, too: nothing is removed there meanwhile.
+func TestMountOfHostPathLocksBoth(t *testing.T) {
+	mount := pathsToLock(world.Effect{HostPath: "/mnt/a", Body: &world.BindMount{Source: "/mnt/a",
+		Path: "/pods/p/volumes/v"}})
+	other := pathsToLock(world.Effect{HostPath: "/mnt/a", Body: &world.BindMount{Source: "/mnt/a",
+		Path: "/pods/q/volumes/v"}})
+	remove := pathsToLock(world.Effect{Body: &world.RemoveTree{Path: "/pods/p"}})
+	stat := pathsToLock(world.Effect{HostPath: "/mnt/a", Body: &world.StatPath{Path: "/mnt/a"}})
+	if !mount.conflictsWith(remove) || !mount.conflictsWith(other) || !stat.conflictsWith(mount) ||
+		other.conflictsWith(remove) {
+		t.Errorf("mount %v, other %v, remove %v, stat %v", mount, other, remove, stat)
+	}
+}
+
 // Every operation of the file system and host ports either locks a path, or is listed as a
 // read or as one about no path.
 func TestEveryFileAndCgroupCallIsClassified(t *testing.T) {
 	withoutPath := []string{"ReadFiles", "ReadTail", "ReadLinks", "ListDir", "StatPath",
 		"MeasureTree", "MeasureTrees", "Watch", "ListCgroups", "ReadMachine", "ReadInVolume",
-		"MeasureNode", "DelayShutdown", "PermitShutdown"}
+		"MeasureNode", "DelayShutdown", "PermitShutdown", "ListMounts"}
 	calls := 0
 	for _, name := range world.BodyNames() {
 		body, err := world.ParseBody(name, []byte(`{"path":"/x","from":"/x","target":"/x"}`))

@@ -30,7 +30,11 @@ type lockedPaths [2]lockedPath
 
 func pathsToLock(eff world.Effect) lockedPaths {
 	if eff.HostPath != "" {
-		return lockedPaths{{scope: scopeHostPath, path: eff.HostPath}}
+		paths := lockedPaths{{scope: scopeHostPath, path: eff.HostPath}}
+		if changed := mountPoint(eff.Body); changed != "" {
+			paths[1] = agentPath(changed) // nothing is removed there while a mount may still appear
+		}
+		return paths
 	}
 	switch body := eff.Body.(type) {
 	case *world.MeasureFilesystem:
@@ -75,6 +79,20 @@ func changedPath(body any) string {
 		return body.Path
 	case *world.BindSubPath:
 		return body.Target
+	}
+	return mountPoint(body)
+}
+
+// mountPoint returns the path at which an operation mounts or unmounts a volume; empty if it does
+// neither.
+func mountPoint(body any) string {
+	switch body := body.(type) {
+	case *world.BindMount:
+		return body.Path
+	case *world.MountDevice:
+		return body.Path
+	case *world.MountNFS:
+		return body.Path
 	case *world.Unmount:
 		return body.Path
 	}

@@ -35,6 +35,7 @@ var sampleBodies = [laneCount]func(n int) any{
 	LaneHeartbeat: func(int) any { return &world.GetObject{Resource: world.ResourceNodes} },
 	LaneHostPath:  func(int) any { return &world.StatPath{} },
 	LanePlugin:    func(int) any { return &world.GetPluginInfo{} },
+	LaneCSI:       func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
 }
 
 // sharing drives a loop with one fake port, whose operations complete only when the test says so.
@@ -52,7 +53,7 @@ func newSharing(t *testing.T, limits Limits) *sharing {
 	s := &sharing{t: t, core: &scriptedCore{}, port: &recordingPort{}, now: t0}
 	ports := map[world.PortName]world.Port{}
 	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI, world.PortHost,
-		world.PortNetwork, world.PortPlugins} {
+		world.PortNetwork, world.PortPlugins, world.PortCSI} {
 		ports[name] = s.port
 	}
 	s.loop = New(Options{Core: s.core, Limits: limits, Ports: ports})
@@ -132,6 +133,40 @@ func TestGreedyTenantDelaysNoOther(t *testing.T) {
 			if started := s.issue(lane, tenant, 1, time.Minute); started != 1 {
 				t.Errorf("lane %s: the operation of %q waits", lane, tenant)
 			}
+		}
+	}
+}
+
+func publishBy(driver string) *world.PublishVolume {
+	return &world.PublishVolume{CSIVolume: world.CSIVolume{Driver: world.CSIDriver{Name: driver}}}
+}
+
+// A driver that hangs holds half of the lane, whatever pods it is called for. Calls of another
+// driver start at once, also those for a pod that waits for the first.
+func TestDriverThatHangsDelaysNoOther(t *testing.T) {
+	s := newSharing(t, Limits{})
+	call := func(driver, tenant string) (started bool) {
+		s.issued++
+		before := len(s.inFlight)
+		s.core.effects = [][]world.Effect{{{Op: world.OpID(s.issued), Body: publishBy(driver),
+			Deadline: s.now.Add(time.Hour), Tenant: tenant}}}
+		s.loop.Offer(world.Event{Body: &world.FileChanged{}})
+		s.turn()
+		return len(s.inFlight) > before
+	}
+	limit, held := defaultLimits.InFlight[LaneCSI], 0
+	for pod := range 4 * limit {
+		if call("hangs", fmt.Sprint("pod", pod)) {
+			held++
+		}
+	}
+	if call("hangs", "") || held != limit/2 {
+		t.Errorf("the driver that hangs holds %d of %d slots, or has one for the node as well", held,
+			limit)
+	}
+	for _, tenant := range []string{"other", fmt.Sprint("pod", 4*limit-1), ""} {
+		if !call("works", tenant) {
+			t.Errorf("the call for %q waits", tenant)
 		}
 	}
 }

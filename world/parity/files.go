@@ -45,7 +45,7 @@ var fileCases = []fileCase{
 // FileSystem runs the suite of the file system port. Each case has its own directory.
 func FileSystem(t *testing.T, w Disk) {
 	cases := slices.Concat(fileCases, pathCases, linkCases, writeDirCases, groupCases, mountCases,
-		bindCases)
+		bindCases, volumeMountCases)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			f := &folder{T: t, w: w, dir: path.Join(w.Dir(), fmt.Sprintf("case-%d", i+1))}

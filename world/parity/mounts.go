@@ -16,6 +16,8 @@ var mountCases = []fileCase{
 	{"removing a tree with a mount is refused", removesNoMount},
 	{"measuring a tree excludes its mounts", measuresNoMount},
 	{"sharing a tree does not enter mounts", sharesNoMount},
+	{"the mounts below a path are listed in their order", listsMounts},
+	{"mounts are listed below the path that was asked for", listsMountsThroughLink},
 }
 
 func (f *folder) mount(name string) {
@@ -134,4 +136,55 @@ func sharesNoMount(f *folder) {
 	f.check(mode == 0o777 && gid != group, "mode %o, group %d", mode, gid)
 	f.mustDo(&world.ShareWithGroup{Path: f.path("tree/memory"), GID: group})
 	f.expectModes(map[string]uint32{"tree/memory": 0o2777})
+}
+
+// mounts lists the mounts at or below a path.
+func (f *folder) mounts(name string) []world.Mount {
+	f.Helper()
+	return mustGet[*world.MountsListed](f, &world.ListMounts{Path: f.path(name)}).Mounts
+}
+
+// mountPoints returns the paths of the mounts at or below a path, relative to the folder.
+func (f *folder) mountPoints(name string) string {
+	f.Helper()
+	var paths []string
+	for _, m := range f.mounts(name) {
+		paths = append(paths, strings.TrimPrefix(m.Path, f.dir+"/"))
+	}
+	return strings.Join(paths, " ")
+}
+
+func listsMounts(f *folder) {
+	defer f.unmount(".")
+	f.check(f.mountPoints(".") == "", "mounted at first: %q", f.mountPoints("."))
+	f.mount("volume")
+	f.mkdir("volume/sub")
+	f.bind("sub", "volume2")
+	f.mount("other/deep")
+	f.mkdir("plain")
+	for _, c := range []struct{ name, want string }{{".", "volume volume2 other/deep"},
+		{"volume", "volume"}, {"other", "other/deep"}, {"plain", ""}, {"absent", ""},
+		{"absent/below", ""}} {
+		got := f.mountPoints(c.name)
+		f.check(got == c.want, "below %s: %q, want %q", c.name, got, c.want)
+	}
+	m := f.mounts(".")
+	f.check(m[0].Source == "tmpfs" && m[0].FSType == "tmpfs" && m[0].Root == "/" && !m[0].ReadOnly,
+		"the tmpfs is %+v", m[0])
+	f.check(m[1].Root == "/sub" && m[1].Device == m[0].Device && m[1].FSType == "tmpfs",
+		"the bind mount is %+v", m[1])
+	f.check(m[2].Device != m[0].Device && m[2].Device != "", "another tmpfs is %+v", m[2])
+	f.unmount("volume2")
+	f.check(f.mountPoints(".") == "volume other/deep", "left: %q", f.mountPoints("."))
+}
+
+func listsMountsThroughLink(f *folder) {
+	defer f.unmount(".")
+	f.mount("real/a/memory")
+	f.link("link", "real")
+	f.check(f.mountPoints("link/a") == "link/a/memory", "through a link: %q",
+		f.mountPoints("link/a"))
+	f.check(f.mountPoints("link/a/memory") == "link/a/memory", "at the mount: %q",
+		f.mountPoints("link/a/memory"))
+	f.check(f.mountPoints("link") == "", "below a link itself: %q", f.mountPoints("link"))
 }

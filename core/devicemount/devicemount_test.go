@@ -1,0 +1,100 @@
+package devicemount
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// runPlan completes the operations of a plan until none is left, and returns them.
+func runPlan(d *Devices, at time.Time, needed string, complete func(call string) world.Event) string {
+	var table op.Table
+	var calls []string
+	for range 20 {
+		effects := &op.Effects{}
+		effects.Reset(&table, at)
+		d.Plan(func(volume string) bool { return volume == needed }, effects)
+		if d.Op == 0 {
+			return strings.Join(calls, ", ")
+		}
+		record, _ := table.Complete(d.Op)
+		calls = append(calls, strings.TrimSpace(record.Call+" "+record.Subject))
+		ev := complete(record.Call)
+		ev.Time = at
+		d.HandleCompletion(record, ev, effects)
+	}
+	panic("more than 20 operations")
+}
+
+const mountsDir = "/k/plugins/local/mounts"
+
+func newDevices() *Devices { return &Devices{RootDir: "/k", Dir: mountsDir} }
+
+// mountTable completes ListMounts with two devices, of which a pod uses the first one, and what
+// else is mounted.
+func mountTable(call string) world.Event {
+	if call != "ListMounts" {
+		return world.Event{Body: &world.Done{}}
+	}
+	return world.Event{Body: &world.MountsListed{Mounts: []world.Mount{
+		{Path: mountsDir + "/pv-a", Device: "7:1"},
+		{Path: "/k/pods/u/volumes/x/pv-a", Device: "7:1"},
+		{Path: mountsDir + "/pv-b", Device: "7:2"},
+		{Path: "/k/pods/u/volumes/y/memory", Device: "0:9"},
+		{Path: mountsDir + "/pv-b/below", Device: "0:8"},
+	}}}
+}
+
+func TestUnusedDeviceIsUnmounted(t *testing.T) {
+	d := newDevices()
+	const want = "ListMounts, Unmount pv-b, RemoveTree pv-b"
+	if got := runPlan(d, t0, "", mountTable); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := runPlan(d, t0, "", mountTable); got != "" {
+		t.Errorf("%s without a reason", got)
+	}
+	if !d.NoteUnmount() || runPlan(d, t0, "", mountTable) != want {
+		t.Error("not looked at after the end of a pod")
+	}
+}
+
+func TestNeededDeviceStays(t *testing.T) {
+	if got := runPlan(newDevices(), t0, "pv-b", mountTable); got != "ListMounts" {
+		t.Errorf("%s, although a pod needs the device", got)
+	}
+}
+
+// Without a device nobody looks at the mount table again.
+func TestNothingMounted(t *testing.T) {
+	d := newDevices()
+	none := func(string) world.Event { return world.Event{Body: &world.MountsListed{}} }
+	if got := runPlan(d, t0, "", none); got != "ListMounts" || d.NoteUnmount() {
+		t.Errorf("%s, and again %v", got, d.Again)
+	}
+	if d.NoteMount(); !d.NoteUnmount() {
+		t.Error("not looked at after a device was mounted")
+	}
+}
+
+func TestFailureIsRetried(t *testing.T) {
+	d := newDevices()
+	fails := func(call string) world.Event {
+		if call == "Unmount" {
+			return world.Event{Err: world.Errorf(world.KindExhausted, call, "busy")}
+		}
+		return mountTable(call)
+	}
+	if got := runPlan(d, t0, "", fails); got != "ListMounts, Unmount pv-b" || d.LastError == "" {
+		t.Errorf("%s, %q", got, d.LastError)
+	}
+	const want = "ListMounts, Unmount pv-b, RemoveTree pv-b"
+	if got := runPlan(d, t0.Add(time.Minute), "", mountTable); got != want || d.LastError != "" {
+		t.Errorf("%s a minute later, %q", got, d.LastError)
+	}
+}

@@ -1,0 +1,367 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"seedlet.dev/core/claim"
+	"seedlet.dev/core/csi"
+	"seedlet.dev/world"
+)
+
+// Volumes that are backed by storage of the node or of a server: those with a claim, and NFS. What
+// backs a volume is a fact of it from its set-up on: later changes of the claim do not change what
+// the containers see.
+
+// Backing is what backs a volume.
+type Backing struct {
+	Plugin Plugin `json:"plugin"`
+	// Name names the directory of the volume: the persistent volume, or else the volume of the pod.
+	Name string `json:"name"`
+	// Source is the path on the node of a local volume or a hostPath, and HostPathType the type of the
+	// latter.
+	Source       string          `json:"source,omitempty"`
+	HostPathType v1.HostPathType `json:"hostPathType,omitempty"`
+	FSType       string          `json:"fsType,omitempty"` // of a device
+	Server       string          `json:"server,omitempty"` // of NFS
+	Export       string          `json:"export,omitempty"`
+	ReadOnly     bool            `json:"readOnly,omitempty"`
+	Options      []string        `json:"options,omitempty"` // for mounting it, sorted
+	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
+}
+
+// Place is where a volume is on the node.
+type Place struct {
+	Path     string // empty for an image volume
+	ReadOnly bool   // containers may not write, whatever their mounts say
+	// OfNode is set for a path of the node outside of the pod's directory. It may hang.
+	OfNode bool
+	// Relabel is set if the runtime may relabel the volume for SELinux: no other pod has it.
+	Relabel bool
+}
+
+// Place returns where a volume of the spec is, or will be. A volume whose backing is not known yet
+// has no path.
+func (s *Set) Place(dir string, spec *v1.Volume) Place {
+	if !IsBacked(spec) {
+		return Place{Path: Path(dir, spec), ReadOnly: HasContent(spec), OfNode: spec.HostPath != nil,
+			Relabel: spec.HostPath == nil && spec.Image == nil}
+	}
+	if v := s.find(spec.Name); v != nil && v.Backing != nil {
+		return v.Backing.place(dir)
+	}
+	return Place{}
+}
+
+func (b *Backing) place(dir string) Place {
+	return Place{Path: b.path(dir), ReadOnly: b.ReadOnly, OfNode: b.Plugin == HostPathPlugin,
+		Relabel: b.Plugin == LocalPlugin}
+}
+
+// IsBackedBy reports whether a persistent volume backs a volume of the pod.
+func (s *Set) IsBackedBy(persistentVolume string) bool {
+	return slices.ContainsFunc(s.Volumes, func(v Volume) bool {
+		return v.Backing != nil && v.Backing.Plugin == LocalPlugin && v.Backing.Name == persistentVolume
+	})
+}
+
+// path returns the path of the volume on the node: the kubelet's.
+func (b *Backing) path(dir string) string {
+	switch b.Plugin {
+	case HostPathPlugin:
+		return path.Clean(b.Source)
+	case NFSPlugin:
+		return dir + "/volumes/kubernetes.io~nfs/" + b.Name
+	case CSIPlugin:
+		return csi.PublishedPath(dir, b.Name)
+	default:
+		return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
+	}
+}
+
+// IsBacked reports whether a volume is backed by storage that has to be found or mounted, or cannot
+// be: all kinds but those that the node itself has and fills.
+func IsBacked(v *v1.Volume) bool {
+	return v.HostPath == nil && v.EmptyDir == nil && v.Image == nil && !HasContent(v)
+}
+
+// setupError is why a volume is not set up, with the step of the kubelet that failed.
+type setupError struct {
+	step string // as MountVolume.SetUp; stepProcess if what backs the volume is not known
+	err  error
+}
+
+func (e *setupError) Error() string { return e.err.Error() }
+
+// The steps of the kubelet in which a set-up fails, as its messages name them.
+const (
+	stepProcess  = "process" // no step: the volume was not found
+	stepAffinity = "MountVolume.NodeAffinity check"
+	stepInit     = "MountVolume.NewMounter initialization"
+	stepOptions  = "MountVolume.MountOptionSupport check"
+	stepDevice   = "MountVolume.MountDevice"
+	stepShared   = "shared" // no step: the message is whole
+)
+
+// notUsed is the version of a volume that no container uses. It needs no set-up.
+const notUsed = "not used"
+
+// backingVersion returns a version of what backs a volume, which changes with it. A volume that has
+// been set up keeps its own.
+func (p *Pod) backingVersion(v *Volume, spec *v1.Volume) (version string, known bool) {
+	switch {
+	case v.Ready && v.Backing != nil:
+		return v.SourceVersion, true
+	case !claim.UseOf(p.Spec, spec.Name).IsUsed():
+		return notUsed, true
+	}
+	b, known, err := p.backingOf(spec)
+	if err != nil {
+		return err.Error(), true
+	}
+	return b.version(), known
+}
+
+func (b Backing) version() string {
+	if b.CSI != nil {
+		return csi.UniqueName(b.CSI.Driver, b.CSI.Handle) + " " + b.Name
+	}
+	return fmt.Sprintf("%+v", b)
+}
+
+// backingOf returns what backs a volume. Without an error, not known means that an object is still
+// being read.
+func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
+	switch {
+	case spec.CSI != nil && p.Objects == nil:
+		return Backing{Name: spec.Name}, true, &setupError{stepInit,
+			errors.New("failed to get a kubernetes client")}
+	case spec.CSI != nil:
+		u := csi.InlineUse(p.Spec, spec)
+		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, true, nil
+	case spec.NFS != nil:
+		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly, nil), true, nil
+	case spec.GitRepo != nil:
+		return Backing{Name: spec.Name}, true, errors.New("git-repo volume plugin has been disabled; " +
+			"if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
+	case claim.Name(p.Spec, spec) == "":
+		return b, true, noPlugin(spec.Name)
+	}
+	r, known, err := claim.Resolve(p.Spec, spec, p.Objects)
+	if err != nil {
+		return b, known, &setupError{stepProcess, err}
+	}
+	if !known {
+		return b, false, nil
+	}
+	volume := r.Volume
+	switch source := &volume.Spec; {
+	case source.HostPath != nil:
+		b = Backing{Plugin: HostPathPlugin, Source: source.HostPath.Path}
+		if source.HostPath.Type != nil {
+			b.HostPathType = *source.HostPath.Type
+		}
+	case source.Local != nil:
+		b = Backing{Plugin: LocalPlugin, Source: source.Local.Path, FSType: fsTypeDefault}
+		if source.Local.FSType != nil {
+			b.FSType = *source.Local.FSType
+		}
+	case source.CSI != nil && r.Mode != v1.PersistentVolumeBlock:
+		u := csi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
+		b = Backing{Plugin: CSIPlugin, CSI: &u}
+	case source.NFS != nil:
+		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly, nil)
+	default:
+		return b, true, unsupported(volume)
+	}
+	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
+	return b, true, p.checkAffinity(volume)
+}
+
+// fsTypeDefault is the file system of a local device whose volume names none.
+const fsTypeDefault = "ext4"
+
+func nfsBacking(name string, source *v1.NFSVolumeSource, readOnly bool,
+	options []string) Backing {
+	return Backing{Plugin: NFSPlugin, Name: name, Server: source.Server, Export: source.Path,
+		ReadOnly: readOnly, Options: options}
+}
+
+// noPlugin is the kubelet's error for volumes of kinds that it has no plugin for.
+func noPlugin(name string) error {
+	return &setupError{stepProcess, fmt.Errorf(
+		"failed to get Plugin from volumeSpec for volume %q err=no volume plugin matched", name)}
+}
+
+// unsupported returns the error of a persistent volume of a kind that this version does not mount.
+// The kubelet has plugins for some of them, and turns others into volumes of CSI drivers.
+func unsupported(volume *v1.PersistentVolume) error {
+	kind := ""
+	switch s := &volume.Spec; {
+	case s.CSI != nil:
+		kind = "csi"
+	case s.ISCSI != nil:
+		kind = "iscsi"
+	case s.FC != nil:
+		kind = "fc"
+	case s.AWSElasticBlockStore != nil:
+		kind = "awsElasticBlockStore"
+	case s.GCEPersistentDisk != nil:
+		kind = "gcePersistentDisk"
+	case s.AzureDisk != nil:
+		kind = "azureDisk"
+	case s.AzureFile != nil:
+		kind = "azureFile"
+	case s.Cinder != nil:
+		kind = "cinder"
+	case s.VsphereVolume != nil:
+		kind = "vsphereVolume"
+	case s.PortworxVolume != nil:
+		kind = "portworxVolume"
+	default:
+		return noPlugin(volume.Name)
+	}
+	return &setupError{stepProcess, fmt.Errorf("volume %q is of the kind %s, which is not supported",
+		volume.Name, kind)}
+}
+
+// mountOptions returns the mount options of a persistent volume, each once and sorted, as the
+// kubelet joins them. The old annotation precedes the field.
+func mountOptions(volume *v1.PersistentVolume) []string {
+	options := slices.Clone(volume.Spec.MountOptions)
+	if old, has := volume.Annotations[v1.MountOptionAnnotation]; has {
+		options = strings.Split(old, ",")
+	}
+	options = slices.DeleteFunc(options, func(o string) bool { return o == "" })
+	slices.Sort(options)
+	return slices.Compact(options)
+}
+
+// checkAffinity returns an error if a persistent volume is not for the node.
+func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
+	affinity := volume.Spec.NodeAffinity
+	if affinity == nil || affinity.Required == nil {
+		return nil
+	}
+	node, known := p.Node()
+	if !known { // nothing plans the pod again when it is
+		return &setupError{stepAffinity, errors.New("the Node was not read yet")}
+	}
+	labeled := &v1.Node{} // the kubelet looks at labels alone
+	if node != nil {
+		labeled.ObjectMeta = metav1.ObjectMeta{Labels: node.Labels}
+	}
+	fits, err := nodeaffinity.NewLazyErrorNodeSelector(affinity.Required).Match(labeled)
+	if err == nil && !fits {
+		err = errors.New("no matching NodeSelectorTerms")
+	}
+	if err != nil {
+		return &setupError{stepAffinity, err}
+	}
+	return nil
+}
+
+// backedSteps returns the operations that a backed volume needs.
+func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
+	if v.SourceVersion == notUsed {
+		return nil, nil
+	}
+	if !v.Ready || v.Backing == nil {
+		b, _, err := pod.backingOf(spec)
+		if b.Name != "" {
+			v.Backing = &b
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	switch b := v.Backing; b.Plugin {
+	case HostPathPlugin:
+		if len(b.Options) > 0 {
+			return nil, &setupError{stepOptions,
+				errors.New("mount options are not supported for this volume type")}
+		}
+		if hasBacksteps(b.Source) {
+			return nil, fmt.Errorf("invalid HostPath `%s`: must not contain '..'", b.Source)
+		}
+		source := &v1.HostPathVolumeSource{Path: b.Source, Type: &b.HostPathType}
+		return v.hostPathSteps(source, b.path(pod.Dir))
+	case NFSPlugin:
+		return []any{&world.MountNFS{Server: b.Server, Export: b.Export, Path: b.path(pod.Dir),
+			ReadOnly: b.ReadOnly, Options: b.Options}}, nil
+	default:
+		return v.localSteps(b, pod)
+	}
+}
+
+// localSteps returns the operations for a local volume. Of a directory a bind mount is made for
+// each pod. A device is mounted once for all pods, and the mount is bound for each.
+func (v *Volume) localSteps(b *Backing, pod *Pod) ([]any, error) {
+	if hasBacksteps(b.Source) {
+		return nil, fmt.Errorf("invalid path: %s must not contain '..'", b.Source)
+	}
+	steps := []any{&world.StatPath{Path: b.Source}}
+	if v.StepsDone == 0 {
+		return steps, nil
+	}
+	bind := &world.BindMount{Source: b.Source, Path: b.path(pod.Dir), ReadOnly: b.ReadOnly,
+		Options: b.Options}
+	switch v.Found {
+	case world.PathDirectory:
+	case world.PathBlockDevice:
+		bind.Source, bind.SourceMounted = pod.DevicesDir+"/"+b.Name, true
+		steps = append(steps, &world.MountDevice{Device: b.Source, Path: bind.Source, FSType: b.FSType,
+			ReadOnly: b.ReadOnly, Options: b.Options})
+	case "":
+		return nil, &setupError{stepInit, fmt.Errorf("path %q does not exist", b.Source)}
+	default:
+		return nil, &setupError{stepInit, errors.New("only directory and block device are supported")}
+	}
+	gid := fsGroup(pod.Spec)
+	if gid != nil {
+		bind.Among = path.Dir(pod.Dir)
+	}
+	steps = append(steps, bind)
+	if gid == nil || b.ReadOnly || v.StepsDone < len(steps) || v.Mounted.Shared && !v.Mounted.Existed {
+		return steps, nil
+	}
+	// The group of the first pod that has the volume counts. An existing mount may be one whose tree
+	// was not finished: its root is changed last.
+	return append(steps, &world.ShareWithGroup{Path: bind.Path, GID: *gid,
+		OnRootMismatch: v.Mounted.Existed || sharesOnRootMismatch(pod.Spec)}), nil
+}
+
+// sharesOnRootMismatch reports whether a tree whose root has the right group and mode is left as it
+// is.
+func sharesOnRootMismatch(pod *v1.Pod) bool {
+	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
+	return policy != nil && *policy == v1.FSGroupChangeOnRootMismatch
+}
+
+func hasBacksteps(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
+
+// hostPathOf returns the path that an operation of a volume may hang at; empty if it is in the
+// agent's own files.
+func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
+	if v.Backing == nil {
+		if spec.HostPath != nil {
+			return Path(dir, spec)
+		}
+		return ""
+	}
+	switch b := v.Backing; {
+	case world.CallName(body) == "ShareWithGroup":
+		return ""
+	case b.Plugin == NFSPlugin:
+		return b.path(dir) // an export is mounted by many pods, and none waits for another one
+	default:
+		return path.Clean(b.Source)
+	}
+}

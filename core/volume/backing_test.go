@@ -1,0 +1,258 @@
+package volume
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/claim"
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/world"
+)
+
+// claimed returns a pod that mounts the volume v of a claim, which is bound to a persistent volume.
+func claimed(pv v1.PersistentVolumeSpec) *Pod {
+	pod := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
+		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}})
+	pod.Spec.Namespace = "a"
+	use(pod, "v")
+	pod.DevicesDir = "/plugins/mounts"
+	mode := v1.PersistentVolumeFilesystem
+	pv.VolumeMode, pv.ClaimRef = &mode, &v1.ObjectReference{UID: "c-1"}
+	setObjects(pod, v1.ClaimBound, pv)
+	pod.Node = func() (*v1.Node, bool) {
+		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"zone": "x"}}}, true
+	}
+	return pod
+}
+
+// setObjects sets the phase of the claim, and its persistent volume.
+func setObjects(pod *Pod, phase v1.PersistentVolumeClaimPhase, pv v1.PersistentVolumeSpec) {
+	pod.Objects = &objectcache.Store{Watches: map[string]*objectcache.Watch{}}
+	add := func(target world.WatchTarget, name string, o world.Object) {
+		pod.Objects.Watches[objectcache.Key(target)] = &objectcache.Watch{Target: target, Listed: true,
+			Objects: map[string]world.Object{name: o}}
+	}
+	add(claim.Target(pod.Spec, &pod.Spec.Spec.Volumes[0]), "a/c", world.Object{
+		Claim: &v1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "c", UID: "c-1"},
+			Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+			Status:     v1.PersistentVolumeClaimStatus{Phase: phase}}})
+	add(claim.VolumeTarget("pv"), "/pv", world.Object{Volume: &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: pv}})
+}
+
+func localVolume(p string) v1.PersistentVolumeSpec {
+	return v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
+		Local: &v1.LocalVolumeSource{Path: p}}}
+}
+
+func nfsVolume(options ...string) v1.PersistentVolumeSpec {
+	return v1.PersistentVolumeSpec{MountOptions: options,
+		PersistentVolumeSource: v1.PersistentVolumeSource{
+			NFS: &v1.NFSVolumeSource{Server: "s", Path: "/e"}}}
+}
+
+func hostVolume(p string, options ...string) v1.PersistentVolumeSpec {
+	return v1.PersistentVolumeSpec{MountOptions: options,
+		PersistentVolumeSource: v1.PersistentVolumeSource{
+			HostPath: &v1.HostPathVolumeSource{Path: p}}}
+}
+
+func withFSGroup(pod *Pod, policy v1.PodFSGroupChangePolicy) *Pod {
+	gid := int64(7)
+	pod.Spec.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid,
+		FSGroupChangePolicy: &policy}
+	return pod
+}
+
+func readOnly(pod *Pod) *Pod {
+	pod.Spec.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+	return pod
+}
+
+func TestBackedSteps(t *testing.T) {
+	const dir = "/pods/u/volumes/kubernetes.io~local-volume/pv"
+	stat := &world.StatPath{Path: "/mnt/a"}
+	bind := &world.BindMount{Source: "/mnt/a", Path: dir}
+	among := &world.BindMount{Source: "/mnt/a", Path: dir, Among: "/pods"}
+	share := &world.ShareWithGroup{Path: dir, GID: 7}
+	direct := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
+		NFS: &v1.NFSVolumeSource{Server: "s", Path: "/e", ReadOnly: true}}})
+	use(direct, "v")
+	unused := claimed(localVolume("/mnt/a"))
+	unused.Spec.Spec.Containers = nil
+	for name, c := range map[string]struct {
+		pod   *Pod
+		found world.PathKind
+		place Place
+		want  []any
+	}{
+		"local directory": {claimed(localVolume("/mnt/a")), world.PathDirectory,
+			Place{Path: dir, Relabel: true}, []any{stat, bind}},
+		"local device": {claimed(localVolume("/mnt/a")), world.PathBlockDevice,
+			Place{Path: dir, Relabel: true}, []any{stat,
+				&world.MountDevice{Device: "/mnt/a", Path: "/plugins/mounts/pv", FSType: "ext4"},
+				&world.BindMount{Source: "/plugins/mounts/pv", Path: dir, SourceMounted: true}}},
+		"group": {withFSGroup(claimed(localVolume("/mnt/a")), v1.FSGroupChangeAlways),
+			world.PathDirectory, Place{Path: dir, Relabel: true}, []any{stat, among, share}},
+		"group, on root mismatch": {
+			withFSGroup(claimed(localVolume("/mnt/a")), v1.FSGroupChangeOnRootMismatch),
+			world.PathDirectory, Place{Path: dir, Relabel: true}, []any{stat, among,
+				&world.ShareWithGroup{Path: dir, GID: 7, OnRootMismatch: true}}},
+		"group, read-only": {
+			readOnly(withFSGroup(claimed(localVolume("/mnt/a")), v1.FSGroupChangeAlways)),
+			world.PathDirectory, Place{Path: dir, Relabel: true, ReadOnly: true}, []any{stat,
+				&world.BindMount{Source: "/mnt/a", Path: dir, Among: "/pods", ReadOnly: true}}},
+		"nfs": {claimed(nfsVolume("vers=4", "hard", "vers=4")), "",
+			Place{Path: "/pods/u/volumes/kubernetes.io~nfs/pv"}, []any{
+				&world.MountNFS{Server: "s", Export: "/e", Path: "/pods/u/volumes/kubernetes.io~nfs/pv",
+					Options: []string{"hard", "vers=4"}}}},
+		"nfs without a claim": {direct, "", Place{Path: "/pods/u/volumes/kubernetes.io~nfs/v",
+			ReadOnly: true}, []any{&world.MountNFS{Server: "s", Export: "/e",
+			Path: "/pods/u/volumes/kubernetes.io~nfs/v", ReadOnly: true}}},
+		"hostPath": {claimed(hostVolume("/data/")), "", Place{Path: "/data", OfNode: true}, nil},
+		"not used": {unused, "", Place{}, nil},
+	} {
+		s := &Set{}
+		if diff := cmp.Diff(c.want, runSteps(s, c.pod, c.found)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		if !s.Ready(&c.pod.Spec.Spec) || s.Problem() != "" {
+			t.Errorf("%s: not ready: %s", name, s.Problem())
+		}
+		if got := s.Place(c.pod.Dir, &c.pod.Spec.Spec.Volumes[0]); got != c.place {
+			t.Errorf("%s: %+v, want %+v", name, got, c.place)
+		}
+	}
+}
+
+func TestBackedProblems(t *testing.T) {
+	elsewhere := localVolume("/mnt/a")
+	elsewhere.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+			{Key: "zone", Operator: v1.NodeSelectorOpIn, Values: []string{"y"}}}}}}}
+	pending := claimed(localVolume("/mnt/a"))
+	setObjects(pending, v1.ClaimPending, localVolume("/mnt/a"))
+	git := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
+		GitRepo: &v1.GitRepoVolumeSource{}}})
+	use(git, "v")
+	iscsi := v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
+		ISCSI: &v1.ISCSIPersistentVolumeSource{}}}
+	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[]" +
+		", failed to process volumes=[v]: "
+	for name, c := range map[string]struct {
+		pod   *Pod
+		found world.PathKind
+		want  string
+	}{
+		"not bound": {pending, "", process + "error processing PVC a/c: PVC is not bound"},
+		"of another node": {claimed(elsewhere), world.PathDirectory,
+			`MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms`},
+		"missing": {claimed(localVolume("/mnt/a")), "", "MountVolume.NewMounter initialization " +
+			`failed for volume "pv" : path "/mnt/a" does not exist`},
+		"a file": {claimed(localVolume("/mnt/a")), world.PathFile, "MountVolume.NewMounter " +
+			`initialization failed for volume "pv" : only directory and block device are supported`},
+		"upwards": {claimed(localVolume("/mnt/../a")), world.PathDirectory,
+			`MountVolume.SetUp failed for volume "pv" : invalid path: /mnt/../a must not contain '..'`},
+		"hostPath upwards": {claimed(hostVolume("/mnt/../a")), world.PathDirectory, "MountVolume.SetUp " +
+			"failed for volume \"pv\" : invalid HostPath `/mnt/../a`: must not contain '..'"},
+		"options": {claimed(hostVolume("/mnt/a", "ro")), world.PathDirectory,
+			`MountVolume.MountOptionSupport check failed for volume "pv" : mount options are not ` +
+				"supported for this volume type"},
+		"git": {git, "", `MountVolume.SetUp failed for volume "v" : git-repo volume plugin has been ` +
+			"disabled; if necessary, it may be re-enabled by enabling the feature-gate " +
+			"`GitRepoVolumeDriver`"},
+		"iscsi": {claimed(iscsi), "", process +
+			`volume "pv" is of the kind iscsi, which is not supported`},
+		"nothing": {claimed(v1.PersistentVolumeSpec{}), "", process + "failed to get Plugin from " +
+			`volumeSpec for volume "pv" err=no volume plugin matched`},
+	} {
+		s := &Set{}
+		runSteps(s, c.pod, c.found)
+		if got := s.Problem(); got != c.want || s.Ready(&c.pod.Spec.Spec) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A volume is set up as soon as its claim is bound, whatever the back-off is. What its containers
+// see does not change afterwards.
+func TestBackingIsKept(t *testing.T) {
+	pod, s := claimed(localVolume("/mnt/a")), &Set{}
+	setObjects(pod, v1.ClaimPending, localVolume("/mnt/a"))
+	if done := runSteps(s, pod, world.PathDirectory); len(done) > 0 || s.Problem() == "" {
+		t.Errorf("%v for a claim that is not bound, %q", done, s.Problem())
+	}
+	bound := claimed(localVolume("/mnt/a"))
+	pod.Objects = bound.Objects
+	if runSteps(s, pod, world.PathDirectory); !s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
+		t.Errorf("not ready after the claim is bound: %q", s.Problem())
+	}
+	pod.Objects = claimed(localVolume("/mnt/b")).Objects
+	if op, _ := s.NextOperation(pod, t0.Add(time.Hour)); op != nil {
+		t.Errorf("%v after a change", op)
+	}
+	s.Recheck()
+	for _, body := range runSteps(s, pod, world.PathDirectory) {
+		if bind, ok := body.(*world.BindMount); ok && bind.Source != "/mnt/a" {
+			t.Errorf("%+v after a change", bind)
+		}
+	}
+	if place := s.Place(pod.Dir, &pod.Spec.Spec.Volumes[0]); place.Path == "" {
+		t.Error("the volume has no path any more")
+	}
+}
+
+// A volume that no container used is set up when an ephemeral container does.
+func TestVolumeIsUsedLater(t *testing.T) {
+	pod, s := claimed(localVolume("/mnt/a")), &Set{}
+	containers := pod.Spec.Spec.Containers
+	pod.Spec.Spec.Containers = nil
+	runSteps(s, pod, world.PathDirectory)
+	pod.Spec.Spec.Containers = containers
+	s.Recheck()
+	if op, _ := s.NextOperation(pod, t0); op == nil || s.Ready(&pod.Spec.Spec) {
+		t.Errorf("%v, ready %v", op, s.Ready(&pod.Spec.Spec))
+	}
+}
+
+// The tree of a volume that another pod has as well keeps its group; one that was mounted by an
+// earlier agent, which may have ended before the tree was finished, is looked at.
+func TestGroupOfSharedVolume(t *testing.T) {
+	for _, c := range []struct {
+		mounted world.Mounted
+		want    *world.ShareWithGroup
+	}{
+		{world.Mounted{Shared: true, GID: 9}, nil},
+		{world.Mounted{Existed: true}, &world.ShareWithGroup{GID: 7, OnRootMismatch: true,
+			Path: "/pods/u/volumes/kubernetes.io~local-volume/pv"}},
+	} {
+		pod, s := withFSGroup(claimed(localVolume("/mnt/a")), v1.FSGroupChangeAlways), &Set{}
+		complete := func(body any) {
+			op, _ := s.NextOperation(pod, t0)
+			s.HandleCompletion("v", world.CallName(op.Body), world.Event{Time: t0, Body: body})
+		}
+		complete(&world.PathInfo{Kind: world.PathDirectory})
+		complete(&c.mounted)
+		op, _ := s.NextOperation(pod, t0)
+		switch {
+		case op == nil && c.want == nil && s.Ready(&pod.Spec.Spec):
+		case op == nil || c.want == nil || !cmp.Equal(op.Body, any(c.want)):
+			t.Errorf("%+v: %+v, want %+v", c.mounted, op, c.want)
+		}
+	}
+}
+
+func TestLanesOfBackedVolumes(t *testing.T) {
+	for want, pv := range map[string]v1.PersistentVolumeSpec{
+		"/mnt/a": localVolume("/mnt/a"), "/pods/u/volumes/kubernetes.io~nfs/pv": nfsVolume()} {
+		op, _ := (&Set{}).NextOperation(claimed(pv), t0)
+		if op == nil || op.HostPath != want {
+			t.Errorf("%+v, want the path %s", op, want)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+	utilexec "k8s.io/utils/exec"
+
+	"seedlet.dev/world"
+)
+
+// mounter runs the command mount, as the kubelet does, so that options mean the same and helpers
+// such as mount.nfs are found. Tests replace it.
+var mounter = sync.OnceValue(func() mountutils.Interface { return mountutils.New("") })
+
+// The mode of the mount points of volumes. Only the agent and the runtime go through them.
+const modeMountPoint = 0o750
+
+// bindMount bind-mounts a directory or a file of the node.
+func bindMount(ctx context.Context, m *world.BindMount) (*world.Mounted, error) {
+	path, mounted, err := mountedAt(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	if mounted != nil {
+		if m.ReadOnly && !hasOption(mounted.Options, "ro") {
+			// An earlier attempt has ended between the mount and the change of its options.
+			err = mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+		}
+		return &world.Mounted{Existed: true}, err
+	}
+	source, err := os.OpenFile(m.Source, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	if m.SourceMounted {
+		_, below, err := mountedAt(m.Source)
+		if err != nil {
+			return nil, err
+		}
+		if below == nil {
+			return nil, world.Errorf(world.KindNotFound, "", "nothing is mounted at %s", m.Source)
+		}
+	}
+	result := &world.Mounted{}
+	if m.Among != "" {
+		if result, err = findShared(m, source); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // the call may have hung, and the pod may be gone by now
+	}
+	if err := makeTarget(path, source); err != nil {
+		return nil, err
+	}
+	options := append([]string{"bind"}, readOnlyOption(m.ReadOnly)...)
+	return result, mountVolume(m.Source, path, "", append(options, m.Options...))
+}
+
+// findShared looks for other mounts of a source below a directory.
+func findShared(m *world.BindMount, source *os.File) (*world.Mounted, error) {
+	among, err := filepath.EvalSymlinks(m.Among)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &world.Mounted{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := mounter().GetMountRefs(m.Source)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range mounts {
+		if !strings.HasPrefix(path, among+"/") {
+			continue
+		}
+		var stat unix.Stat_t
+		if err := unix.Fstat(int(source.Fd()), &stat); err != nil {
+			return nil, err
+		}
+		return &world.Mounted{Shared: true, GID: int64(stat.Gid)}, nil
+	}
+	return &world.Mounted{}, nil
+}
+
+// mountDevice mounts the file system of a block device, and formats a device without any.
+func mountDevice(ctx context.Context, m *world.MountDevice) error {
+	path, mounted, err := mountedAt(m.Path)
+	if err != nil || mounted != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := makeDir(&world.MakeDir{Path: path, Mode: modeMountPoint}); err != nil {
+		return err
+	}
+	format := mountutils.NewSafeFormatAndMount(mounter(), utilexec.New())
+	options := append(readOnlyOption(m.ReadOnly), m.Options...)
+	if err := format.FormatAndMount(m.Device, path, m.FSType, options); err != nil {
+		return undoMount(path, err)
+	}
+	return nil
+}
+
+// mountNFS mounts an export of an NFS server.
+func mountNFS(ctx context.Context, m *world.MountNFS) error {
+	if strings.HasPrefix(m.Server, "-") { // the command would take it for an option
+		return world.Errorf(world.KindInvalid, "", "%q is no name of a server", m.Server)
+	}
+	path, mounted, err := mountedAt(m.Path)
+	if err != nil || mounted != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := makeDir(&world.MakeDir{Path: path, Mode: modeMountPoint}); err != nil {
+		return err
+	}
+	return mountVolume(m.Source(), path, "nfs", append(readOnlyOption(m.ReadOnly), m.Options...))
+}
+
+func readOnlyOption(readOnly bool) []string {
+	if readOnly {
+		return []string{"ro"}
+	}
+	return nil
+}
+
+// mountVolume runs the command mount. After a failure nothing is mounted.
+func mountVolume(source, path, fsType string, options []string) error {
+	if err := mounter().MountSensitiveWithoutSystemd(source, path, fsType, options, nil); err != nil {
+		return undoMount(path, err)
+	}
+	return nil
+}
+
+// undoMount removes what a failed mount has left: a bind mount whose options could not be set, and
+// the mount point. The error has the output of the command, on several lines.
+func undoMount(path string, err error) error {
+	_, mounted, tableErr := mountedAt(path)
+	if tableErr == nil && mounted != nil {
+		tableErr = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	}
+	if tableErr != nil {
+		return partialFailure(errors.Join(err, tableErr))
+	}
+	_ = os.Remove(path) // it may not be empty; the next attempt takes it
+	return world.Errorf(world.KindInternal, "", "%s", err)
+}
+
+// mountedAt returns a path as the mount table has it, and the newest mount there; nil if nothing is
+// mounted. It does not look at the path itself, because the file system there may hang.
+func mountedAt(path string) (string, *mountinfo.Info, error) {
+	resolved, err := inMountTable(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return path, nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	table, err := mountTable(resolved)
+	if err != nil {
+		return "", nil, err
+	}
+	var newest *mountinfo.Info
+	for _, m := range table {
+		if m.Mountpoint == resolved {
+			newest = m
+		}
+	}
+	return resolved, newest, nil
+}
+
+func hasOption(options, option string) bool {
+	for o := range strings.SplitSeq(options, ",") {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}

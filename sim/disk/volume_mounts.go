@@ -1,0 +1,133 @@
+package disk
+
+import (
+	"seedlet.dev/sim/wire"
+	"seedlet.dev/world"
+)
+
+// Mounts of volumes: of the node's own directories, of block devices and of network file systems.
+
+// storedVolume returns the root of a file system that is not on the disk: that of a block device,
+// or an export of a server. It keeps its content while it is not mounted, and without power.
+func (d *Disk) storedVolume(source string) *node {
+	root := d.stored[source]
+	if root == nil {
+		root = newDir(0o755, d.now())
+		d.stored[source] = root
+	}
+	return root
+}
+
+// bindMount creates the mount point first and mounts a little later.
+func (d *Disk) bindMount(call *wire.Call, req *world.BindMount) {
+	if at, err := d.resolve(call.Name, req.Path, false); err == nil && at.isMountpoint() {
+		at.nodeMount.readOnly = at.nodeMount.readOnly || req.ReadOnly
+		call.Reply(&world.Mounted{Existed: true})
+		return
+	}
+	source, err := d.bindSource(call.Name, req)
+	if err == nil {
+		err = d.makeTarget(call.Name, req.Path, source.node)
+	}
+	if err != nil {
+		call.Fail(err)
+		return
+	}
+	result := d.findShared(req, source)
+	d.continueLater(call, func() {
+		source, err := d.bindSource(call.Name, req)
+		at, targetErr := d.resolve(call.Name, req.Path, false)
+		if err != nil || targetErr != nil || at.node == nil || at.isMountpoint() ||
+			at.node.isDir() != source.node.isDir() {
+			call.Fail(changedMeanwhile(call.Name, req.Path))
+			return
+		}
+		m := bindOf(source)
+		m.readOnly = req.ReadOnly
+		d.mountOver(at, m)
+		call.Reply(result)
+	})
+}
+
+// bindSource returns the source of a bind mount.
+func (d *Disk) bindSource(op string, req *world.BindMount) (location, *world.Error) {
+	at, err := d.resolve(op, req.Source, true)
+	switch {
+	case err != nil:
+	case at.node == nil:
+		err = notFound(op, req.Source)
+	case req.SourceMounted && !at.isMountpoint():
+		err = world.Errorf(world.KindNotFound, op, "nothing is mounted at %s", req.Source)
+	}
+	return at, err
+}
+
+// findShared looks for other mounts of a source below a directory.
+func (d *Disk) findShared(req *world.BindMount, source location) *world.Mounted {
+	own := bindOf(source)
+	for _, m := range d.mounts {
+		if req.Among != "" && within(m.path, req.Among) && m.device == own.device &&
+			m.within == own.within && m != source.nodeMount {
+			return &world.Mounted{Shared: true, GID: source.node.gid}
+		}
+	}
+	return &world.Mounted{}
+}
+
+// mountDevice formats a device that has no file system when it is mounted first.
+func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
+	d.mountStored(call, req.Path, func() (*mount, *world.Error) {
+		at, err := d.resolve(call.Name, req.Device, true)
+		switch {
+		case err != nil:
+			return nil, err
+		case at.node == nil:
+			return nil, notFound(call.Name, req.Device)
+		case at.node.kind != world.PathBlockDevice:
+			return nil, world.Errorf(world.KindInternal, call.Name, "%s is no block device", req.Device)
+		case req.ReadOnly && d.stored[at.path] == nil:
+			return nil, world.Errorf(world.KindInternal, call.Name,
+				"cannot mount unformatted disk %s as we are manipulating it in read-only mode", at.path)
+		}
+		return &mount{root: d.storedVolume(at.path), within: "/", readOnly: req.ReadOnly,
+			fileSystem: fileSystem{at.path, req.FSType, "device " + at.path}}, nil
+	})
+}
+
+// mountNFS mounts an export. Each server has every export.
+func (d *Disk) mountNFS(call *wire.Call, req *world.MountNFS) {
+	d.mountStored(call, req.Path, func() (*mount, *world.Error) {
+		return &mount{root: d.storedVolume(req.Source()), within: "/", readOnly: req.ReadOnly,
+			fileSystem: fileSystem{req.Source(), "nfs4", "export " + req.Source()}}, nil
+	})
+}
+
+// mountStored creates the mount point first and mounts a little later. Unless the power was lost
+// between, the mount point is removed if the mount fails.
+func (d *Disk) mountStored(call *wire.Call, p string, build func() (*mount, *world.Error)) {
+	if at, err := d.resolve(call.Name, p, false); err == nil && at.isMountpoint() {
+		call.Reply(&world.Done{})
+		return
+	}
+	if err := d.makeMountpoint(call.Name, p); err != nil {
+		call.Fail(err)
+		return
+	}
+	d.continueLater(call, func() {
+		at, err := d.resolve(call.Name, p, false)
+		if err != nil || at.node == nil || at.isMountpoint() {
+			call.Fail(changedMeanwhile(call.Name, p))
+			return
+		}
+		m, err := build()
+		if err != nil {
+			if at.node.isDir() && len(at.node.entries) == 0 {
+				d.setEntry(at, nil)
+			}
+			call.Fail(err)
+			return
+		}
+		d.mountOver(at, m)
+		call.Reply(&world.Done{})
+	})
+}

@@ -1,0 +1,158 @@
+package oracle
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/sim/truth"
+	api "seedlet.dev/world"
+)
+
+// volumeModel is what backs the volumes of pods: the claims and persistent volumes at the API
+// server, and what is mounted on the node.
+type volumeModel struct {
+	claims  map[string]*v1.PersistentVolumeClaim // by namespace/name, the last state
+	volumes map[string]*v1.PersistentVolume      // by name, the last state
+	mounts  []mounted                            // oldest first
+}
+
+// mounted is an entry of the mount table.
+type mounted struct {
+	path, source, within string
+	readOnly             bool
+}
+
+// place is a path in a file system, by the source of that.
+type place struct{ source, path string }
+
+// nodeDisk is the source of the file system of the node itself.
+const nodeDisk = "/dev/sda1"
+
+// apply updates the model with a fact.
+func (o *volumeModel) apply(f *truth.Fact) {
+	switch f.Kind {
+	case truth.Mounted:
+		o.mounts = append(o.mounts, mounted{f.Path, f.Source, f.NewPath, f.IsReadOnly})
+	case truth.Unmounted:
+		for i := len(o.mounts) - 1; i >= 0; i-- {
+			if o.mounts[i].path == f.Path {
+				o.mounts = append(o.mounts[:i], o.mounts[i+1:]...)
+				break
+			}
+		}
+	case truth.PowerLost:
+		o.mounts = nil
+	case truth.ObjectCreated, truth.ObjectUpdated:
+		o.applyObject(f.Write)
+	}
+}
+
+func (o *volumeModel) applyObject(w *truth.Write) {
+	switch after := &w.After; {
+	case w.Resource == api.ResourceClaims && after.Claim != nil:
+		if o.claims == nil {
+			o.claims = map[string]*v1.PersistentVolumeClaim{}
+		}
+		o.claims[w.Namespace+"/"+w.Name] = after.Claim
+	case w.Resource == api.ResourceVolumes && after.Volume != nil:
+		if o.volumes == nil {
+			o.volumes = map[string]*v1.PersistentVolume{}
+		}
+		o.volumes[w.Name] = after.Volume
+	}
+}
+
+// lookup returns where a path of the node leads, through what is mounted.
+func (o *volumeModel) lookup(p string) place {
+	for i := len(o.mounts) - 1; i >= 0; i-- {
+		if m := &o.mounts[i]; isWithin(p, m.path) {
+			return place{m.source, path.Join(m.within, strings.TrimPrefix(p, m.path))}
+		}
+	}
+	return place{nodeDisk, p}
+}
+
+// unsettledDevices returns the devices of local volumes that are mounted although nothing of them is
+// mounted for a pod.
+func (m *model) unsettledDevices() []string {
+	var lines []string
+	dir := path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
+	for i := range m.volumes.mounts {
+		device := &m.volumes.mounts[i]
+		if isWithin(device.path, dir) && !slices.ContainsFunc(m.volumes.mounts, func(o mounted) bool {
+			return o.source == device.source && isWithin(o.path, m.opts.PodsDir)
+		}) {
+			lines = append(lines, fmt.Sprintf("%s is mounted at %s, and no pod has it", device.source,
+				device.path))
+		}
+	}
+	return lines
+}
+
+// backing is what a volume of a pod is to be mounted from.
+type backing struct {
+	at       place
+	path     string // of the volume on the node
+	readOnly bool   // the pod asks for a volume that is read-only
+}
+
+// backingOf returns what backs a volume that has a claim, or is of a server; nil for any other volume
+// and while the claim has no volume.
+func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backing {
+	if v.NFS != nil {
+		return nfsBacking(v.NFS, podDir, v.Name, v.NFS.ReadOnly)
+	}
+	name, readOnly := claimName(pod, v)
+	claim := o.claims[pod.Namespace+"/"+name]
+	if name == "" || claim == nil || v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod) {
+		return nil
+	}
+	volume := o.volumes[claim.Spec.VolumeName]
+	if volume == nil {
+		return nil
+	}
+	switch s := &volume.Spec; {
+	case s.NFS != nil:
+		return nfsBacking(s.NFS, podDir, volume.Name, readOnly)
+	case s.CSI != nil:
+		return &backing{place{"/dev/" + s.CSI.Driver + "/" + s.CSI.VolumeHandle, "/"},
+			podDir + "/volumes/kubernetes.io~csi/" + volume.Name + "/mount", readOnly}
+	case s.HostPath != nil:
+		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, readOnly}
+	case s.Local != nil:
+		b := &backing{place{nodeDisk, s.Local.Path},
+			podDir + "/volumes/kubernetes.io~local-volume/" + volume.Name, readOnly}
+		if strings.HasPrefix(s.Local.Path, "/dev/") {
+			b.at = place{s.Local.Path, "/"}
+		}
+		return b
+	}
+	return nil
+}
+
+func nfsBacking(s *v1.NFSVolumeSource, podDir, name string, readOnly bool) *backing {
+	return &backing{place{s.Server + ":" + s.Path, "/"}, podDir + "/volumes/kubernetes.io~nfs/" + name,
+		readOnly}
+}
+
+// claimName returns the name of the claim of a volume, and whether it is to be read-only; empty for a
+// volume without one.
+func claimName(pod *v1.Pod, v *v1.Volume) (name string, readOnly bool) {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName, v.PersistentVolumeClaim.ReadOnly
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name, false
+	}
+	return "", false
+}
+
+// isBacked reports whether a volume has a claim or is of a server.
+func isBacked(v *v1.Volume) bool {
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.NFS != nil
+}
