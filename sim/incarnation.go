@@ -46,6 +46,7 @@ type gatedPort struct {
 	run         *run
 	incarnation *incarnation
 	forward     func(world.Effect)
+	cancel      func(world.OpID) // nil: the port cannot cancel operations
 }
 
 // Do implements world.Port.
@@ -64,6 +65,13 @@ func (g *gatedPort) Do(eff world.Effect) {
 	origin := agenda.Origin(EffectOrigin(g.incarnation.number, eff.Op))
 	r.agenda.Because(origin, func() { g.forward(eff) })
 	r.observeEffect(&eff, counted)
+}
+
+// Cancel implements world.Canceler.
+func (g *gatedPort) Cancel(id world.OpID) {
+	if g.cancel != nil && g.run.current == g.incarnation {
+		g.cancel(id)
+	}
 }
 
 // isCounted reports whether plan.AnyEffect stands for an effect.
@@ -87,9 +95,9 @@ func (r *run) bootAgent() {
 	r.incarnations++
 	r.effectsInSecond = 0 // the bound is that of one agent
 	i := &incarnation{number: r.incarnations, agent: core.New(r.options), run: r}
-	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward} }
+	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward, nil} }
 	ports := map[world.PortName]world.Port{
-		world.PortCRI:      port(r.runtime.Do),
+		world.PortCRI:      &gatedPort{r, i, r.runtime.Do, r.runtime.Cancel},
 		world.PortFS:       port(r.disk.Do),
 		world.PortNetwork:  port(r.network.Do),
 		world.PortHost:     port(r.host.Do),

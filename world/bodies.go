@@ -60,7 +60,7 @@ var jsonBodies = []struct {
 	{&StateRequest{}, ""}, {&StateAnswer{}, PortRequests},
 	{&HealthRequest{}, ""}, {&HealthAnswer{}, PortRequests},
 	{&MetricsRequest{}, ""}, {&MetricsAnswer{}, PortRequests},
-	{&Log{}, PortLog},
+	{&Log{}, PortLog}, {&CancelOperation{}, PortLoop},
 }
 
 type bodyType struct {

@@ -146,9 +146,9 @@ type node struct {
 	host     *host.Port
 	network  *network.Port
 	plugins  *plugins.Port
-	images   *credentials.Port // credentials for them
 	csi      *csi.Port
-	api      *apiConnection // nil without an API server
+	images   *credentials.Port // credentials for them
+	api      *apiConnection    // nil without an API server
 	requests *web.Port
 	access   *access.Access    // nil while there is no secure port
 	serving  *identity.Serving // nil while there is no secure port
@@ -188,9 +188,9 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
 	n.plugins = plugins.New(plugins.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn,
 		Dir: filepath.Join(s.rootDir, "plugins_registry")})
-	n.images = credentials.New(credentials.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	n.csi = csi.New(csi.Options{Clock: ticks, Deliver: n.runner.Deliver,
 		Intercept: n.metrics.CSICalls})
+	n.images = credentials.New(credentials.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
 			n.runner.Deliver); err != nil {
@@ -234,8 +234,9 @@ func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network, world.PortPlugins: n.plugins,
-		world.PortCredentials: n.images, world.PortCSI: n.csi,
-		world.PortRequests: n.requests, world.PortLog: logs, world.PortAPI: logs,
+		world.PortCSI:         n.csi,
+		world.PortCredentials: n.images,
+		world.PortRequests:    n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
 		ports[world.PortAPI] = n.api.port
@@ -286,8 +287,8 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.plugins.Close()
-		n.images.Close()
 		n.csi.Close()
+		n.images.Close()
 		n.iptables.Close()
 		logError(n.oomWatch.Close())
 		if n.serving != nil {

@@ -76,10 +76,20 @@ func (p *Pod) skipAddedHooks() {
 	}
 }
 
+// orphanGrace is the kubelet's grace period for a pod that only the runtime has, of which no source
+// tells that it may take longer (SyncTerminatingRuntimePod in pkg/kubelet/kubelet.go). The one that
+// its containers were created with was chosen by the author of the pod, who may have deleted it by
+// force: nothing could shorten it any more, and no eviction ends an orphan.
+const orphanGrace = time.Second
+
 // ClearDesired marks the pod as no longer desired by any source, and starts its termination.
 func (p *Pod) ClearDesired(now time.Time) {
 	p.NoLongerDesired, p.Replacement = true, nil
-	p.startTermination(Termination{Reason: reasonDeleted, Grace: p.gracePeriod()}, now)
+	grace := p.gracePeriod()
+	if p.Spec == nil {
+		grace = min(grace, orphanGrace)
+	}
+	p.startTermination(Termination{Reason: reasonDeleted, Grace: grace}, now)
 }
 
 // Preempt terminates the pod for good, to free its resources for a critical pod.

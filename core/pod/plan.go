@@ -213,10 +213,13 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	}
 	if sandbox == nil || !sandbox.Ready || p.needsIP() && sandbox.LacksIP ||
 		!p.hasMatchingIDs(sandbox, env) {
-		p.replaceSandbox(env, w)
+		if p.enforceStorageLimits(env, w); p.Stage == Syncing {
+			p.replaceSandbox(env, w)
+		}
 		return
 	}
 	if p.stopUnexpected(sandbox, env, w) {
+		p.enforceStorageLimits(env, w)
 		return
 	}
 	p.removeLeftovers(env, w)
@@ -382,6 +385,7 @@ func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 		p.runProbes(env, w)
 	}
 	p.persistRecord(env, w)
+	p.enforceStorageLimits(env, w)
 	if p.stopAllContainers(env, w) || !p.isSettled() || !p.NoLongerDesired && p.HasUnknownExits() {
 		return // the exits of a pod that is no longer desired decide nothing and are not awaited
 	}

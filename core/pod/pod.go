@@ -143,6 +143,7 @@ type Pod struct {
 
 	index  specIndex       // of Spec; made again when Spec is another one
 	held   heldMemo        // made again when it is missing
+	images imageNames      // made again when Spec is another one
 	pulls  pullSecrets     // made again when a secret has another version
 	checks containerChecks // made again when something has changed that they depend on
 }
@@ -223,7 +224,8 @@ func (p *Pod) IsStatic() bool {
 const graceMaxSeconds = math.MaxInt32
 
 // gracePeriod returns how long the pod's containers have to stop: terminationGracePeriodSeconds of
-// the spec, or for an orphaned pod the longest grace period that its containers were created with.
+// the spec, or while no source has listed the pod the longest grace period that its containers were
+// created with.
 func (p *Pod) gracePeriod() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
 		return seconds(*p.Spec.Spec.TerminationGracePeriodSeconds)

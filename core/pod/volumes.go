@@ -125,9 +125,15 @@ func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
 		step.Body), step.Item)
 }
 
+// localStorage returns what measurements depend on. A pod with live containers has its volumes,
+// also one that ends and of which this agent has not inspected them.
 func (p *Pod) localStorage(env *Env) *localstorage.Pod {
+	isReady := p.Storage.Volumes.IsReady
+	if p.HasLiveContainers() {
+		isReady = func(int, string) bool { return true }
+	}
 	return &localstorage.Pod{Spec: p.Spec, Dir: p.dir(env.Node), LogDir: p.logDir(env.Node),
-		IsReady: p.Storage.Volumes.IsReady, RunningID: func(container string) string {
+		IsReady: isReady, RunningID: func(container string) string {
 			if c := p.NewestRun(container); c != nil && c.State == Running {
 				return c.ID
 			}
@@ -144,15 +150,31 @@ const (
 // evictOverLimit evicts the pod if it exceeds a limit of what it keeps on disks, and reports
 // whether it has. A static pod, which no controller would create on another node, and a critical
 // pod are not evicted for it (upstream #40573).
+//
+// A pod that is ending already is hastened, and one that is deleted is reported as evicted, as by
+// Evict. Nothing is left to hasten of a pod that ends within the grace period of an eviction.
 func (p *Pod) evictOverLimit(env *Env) bool {
-	message := p.Storage.Usage.Message(p.Spec)
+	message, now := p.Storage.Usage.Message(p.Spec), env.Effects.Now()
 	if message == "" || admission.IsCritical(p.Spec, p.IsStatic()) {
 		return false
 	}
+	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
+		Grace: min(p.gracePeriod(), evictionGrace)}
+	if t := &p.Termination; p.Stage != Syncing && !t.Since.Add(t.Grace).After(now.Add(end.Grace)) {
+		return false
+	}
 	p.recordEvent(env, "", warning, ReasonEvicted, "%s", message)
-	p.startTermination(Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
-		Grace: min(p.gracePeriod(), evictionGrace)}, env.Effects.Now())
+	p.endForNode(end, now)
 	return true
+}
+
+// enforceStorageLimits measures what a pod with live containers keeps on disks, and evicts it if
+// that exceeds a limit. Plans that do not get to syncStorage call it, as those of a pod that ends:
+// an end may take as long as the author of the pod likes.
+func (p *Pod) enforceStorageLimits(env *Env, w *wakeTimer) {
+	if p.Spec != nil && p.HasLiveContainers() && !p.evictOverLimit(env) {
+		p.measureStorage(env, w)
+	}
 }
 
 // IsEvicted reports whether the pod is terminating, or has terminated, because it was evicted.

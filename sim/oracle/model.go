@@ -44,6 +44,7 @@ type model struct {
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
 	lock            lockRequests      // of this agent
+	given           givenPods         // to this agent
 	removals        containerRemovals // likewise
 	runtime         runtimeReadiness  // as this agent knows it
 
@@ -87,7 +88,7 @@ func newModel(opts Options) *model {
 	if opts.BackoffMax <= 0 {
 		opts.BackoffMax = 300 * time.Second
 	}
-	return &model{
+	return &model{given: givenPods{},
 		opts: opts, pods: map[string]*pod{}, fullNames: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
@@ -285,7 +286,11 @@ func (m *model) agentStarted(now time.Time) {
 	m.plugins.agentStarted()
 	clear(m.csi.inFlight)
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
+	m.given = givenPods{}
 	for _, p := range m.podsInOrder {
+		if p.spec == nil {
+			p.minGrace = min(p.minGrace, orphanGrace)
+		}
 		if p.removedByHand {
 			p.countLost = true
 		}

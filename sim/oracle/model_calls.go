@@ -28,6 +28,7 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.UsageAnswered(now, ev)
 	s.model.lock.received(now, ev)
+	s.model.given.received(now, ev)
 	s.model.removals.received(now, ev)
 	s.model.runtime.received(now, ev)
 	s.model.csiReceived(ev)

@@ -246,6 +246,7 @@ func (l *Loop) startOrQueue(eff world.Effect) {
 	op := &operation{effect: eff, lane: LaneOf(eff)}
 	l.lanes[op.lane].enqueue(op)
 	l.queued.push(op)
+	l.waiting[eff.Op] = op
 	l.startWaiting(op.lane)
 }
 
@@ -260,6 +261,7 @@ func (l *Loop) start(op *operation) {
 func (l *Loop) startWaiting(lane Lane) {
 	for op := l.lanes[lane].dequeue(); op != nil; op = l.lanes[lane].dequeue() {
 		l.queued.remove(op)
+		delete(l.waiting, op.effect.Op)
 		l.start(op)
 	}
 }

@@ -358,3 +358,46 @@ func TestRestartsLeaveSandboxesAShare(t *testing.T) {
 	}
 	t.Error("the sandbox never has its turn")
 }
+
+// A pod whose stops take all slots that it can have is hastened: the stops that are superseded are
+// canceled, those that wait are dropped, and the shorter ones start as slots become free.
+func TestCanceledOperationsReleaseTheirSlots(t *testing.T) {
+	s := newSharing(t, Limits{})
+	const count = 40
+	held := s.issue(LaneStop, "pod", count, 1<<40)
+	if held != ShareMax(LaneStop) {
+		t.Fatalf("%d stops are started, want %d", held, ShareMax(LaneStop))
+	}
+	var cancellations []world.Effect
+	for op := range world.OpID(count + 2) { // one more of each end is unknown
+		cancellations = append(cancellations, world.Effect{Body: &world.CancelOperation{Operation: op}})
+	}
+	s.core.effects, s.core.events = [][]world.Effect{cancellations}, nil
+	s.loop.Offer(world.Event{Body: &world.FileChanged{}})
+	s.turn()
+	if len(s.port.canceled) != held || len(s.inFlight) != held {
+		t.Errorf("%d operations are canceled, %d in flight, want %d", len(s.port.canceled),
+			len(s.inFlight), held)
+	}
+	dropped := 0
+	for _, ev := range s.core.events {
+		if ev.Err.Has(world.KindCanceled) {
+			dropped++
+		}
+	}
+	if dropped != count-held {
+		t.Errorf("%d waiting operations are completed, want %d", dropped, count-held)
+	}
+	if started := s.issue(LaneStop, "pod", count, time.Minute); started != 0 {
+		t.Errorf("%d operations are started before the port has ended others", started)
+	}
+	for range held {
+		s.complete("pod")
+	}
+	if len(s.inFlight) != held {
+		t.Errorf("%d operations in flight after the cancellations, want %d", len(s.inFlight), held)
+	}
+	if next := s.loop.NextWake(); !next.Equal(s.now.Add(time.Minute)) {
+		t.Errorf("the next wake is %v", next)
+	}
+}

@@ -47,6 +47,8 @@ const (
 // Runtime is a world with a container runtime.
 type Runtime interface {
 	World
+	// CancelLast cancels the operation that was started last.
+	CancelLast()
 	// Sandbox returns a new sandbox configuration with everything that this runtime needs (an existing
 	// log directory, network and cgroup settings). The suite sets Metadata, Labels and Annotations.
 	Sandbox() *runtimeapi.PodSandboxConfig
