@@ -80,8 +80,8 @@ func (a *Agent) adoptEvicted(p *pod.Pod) {
 	}
 }
 
-// collectContainers has the containers of all pods removed that have ended. Static pods keep theirs,
-// which say that they have run.
+// collectContainers has the containers of all pods removed that have ended. Static pods keep
+// theirs, which say that they have run.
 func (a *Agent) collectContainers() {
 	for _, uid := range a.podUIDs {
 		if p := a.state.Pods[uid]; a.isAPIPod(p) && p.CollectRuns() {

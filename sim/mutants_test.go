@@ -1980,16 +1980,16 @@ var mutants = []mutant{
 	},
 	{
 		name:     "the images of image volumes count as unused",
-		file:     "core/imagegc.go",
-		old:      "			refs = append(refs, source.Reference)\n",
+		file:     "core/pod/image_names.go",
+		old:      "			add(source.Reference)\n",
 		new:      "			_ = source\n",
 		scenario: "image-churn", seeds: "1-50",
 	},
 	{
 		name:     "the containers of static pods that have ended are removed for the space",
 		file:     "core/nodepressure.go",
-		old:      "a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(uid) {\n\t\t\tp.CollectRuns()",
-		new:      "!a.isAPIPod(p) || a.state.StatusWriter.IsTerminalWritten(uid) {\n\t\t\tp.CollectRuns()",
+		old:      "a.isAPIPod(p) && p.CollectRuns() {\n",
+		new:      "p.CollectRuns() {\n\t\t\tp.MayLoseRuns = p.MayLoseRuns || !a.isAPIPod(p)\n",
 		scenario: "disk-full", seeds: "1-50",
 	},
 	{
@@ -2180,15 +2180,15 @@ var mutants = []mutant{
 	{
 		name:     "the containers of pods that have ended are removed at once",
 		file:     "core/pod/collect.go",
-		old:      "	if p.IsCollected() && !p.DropsRuns || p.HasUnknownExits() {\n",
+		old:      "	if !p.MayLoseRuns || !p.WantsRunsRemoved() || p.HasUnknownExits() {\n",
 		new:      "	if p.HasUnknownExits() {\n",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
 		name:     "pods are evicted before the images are removed",
 		file:     "core/eviction/eviction.go",
-		old:      "	if what.Images && now.Before(deadline) &&",
-		new:      "	if what.Images && now.Before(since) &&",
+		old:      "	if what.Images && !until.IsZero() &&",
+		new:      "	if what.Images && until.IsZero() &&",
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{
@@ -2419,8 +2419,8 @@ var mutants = []mutant{
 	{
 		name:     "the claim of an earlier pod of the name is used",
 		file:     "core/claim/claim.go",
-		old:      "(claim.Namespace != pod.Namespace || !metav1.IsControlledBy(claim, pod)) {",
-		new:      "claim.Namespace != pod.Namespace {",
+		old:      "!metav1.IsControlledBy(claim, pod)) {",
+		new:      "metav1.IsControlledBy(claim, pod) && claim.UID == \"\") {",
 		scenario: "claims", seeds: "1-200",
 	},
 	{

@@ -16,8 +16,9 @@
 // that is older than what the last one has freed. The victim of a soft threshold may take minutes
 // to end: the node is observed meanwhile, and a hard threshold that is met leaves the victim no
 // time. All pods are observed by one request, their trees by a second one if it is about a file
-// system, and only for a decision, so a node at rest costs one read of the machine's counters in
-// ten seconds. The kernel can be asked to report a shortage of memory before that (alert.go).
+// system, and only for a decision, so a node at rest costs the machine's counters and one statfs
+// for each file system in ten seconds. The kernel can be asked to report a shortage of memory
+// before that (alert.go).
 //
 // Start reading at Manager.Plan, then observe.go, threshold.go, layout.go and rank.go.
 package eviction
@@ -94,7 +95,7 @@ type Manager struct {
 	// which have used them. ContainersReclaimedAt and ImagesReclaimedAt are when the last removals
 	// ended.
 	ReclaimSince time.Time `json:"reclaimSince"`
-	// RemovedAt is when the last removal of this reclaim has ended, or when it has begun.
+	// RemovedAt is when the last removal of this reclaim has ended, or when the reclaim started.
 	RemovedAt             time.Time `json:"removedAt"`
 	Reclaiming            Reclaim   `json:"reclaiming,omitzero"`
 	ImagesSince           time.Time `json:"imagesSince"`

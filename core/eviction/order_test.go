@@ -41,8 +41,10 @@ func (n *shortNode) answer(eff world.Effect) {
 		n.complete(eff.Op, &world.FilesystemMeasured{Device: device, CapacityBytes: 1000 * mib,
 			AvailableBytes: available * mib})
 	case *runtimeapi.ImageFsInfoRequest:
-		n.complete(eff.Op, &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{
-			{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}})
+		images := &runtimeapi.FilesystemUsage{
+			FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}
+		n.complete(eff.Op, &runtimeapi.ImageFsInfoResponse{
+			ImageFilesystems: []*runtimeapi.FilesystemUsage{images}})
 	case *world.MeasureTrees:
 		if n.failsTrees {
 			n.fail(eff.Op)
@@ -123,7 +125,7 @@ func TestDiskWaitsForMemoryOnce(t *testing.T) {
 func TestKnownLayersCount(t *testing.T) {
 	n := newShortNode(t)
 	n.failsTrees = true
-	n.candidates[0].UID, n.candidates[1].UID = "memory", "disk" // the first UID is not the one to evict
+	n.candidates[0].UID, n.candidates[1].UID = "memory", "disk" // the first UID must not decide
 	n.run(0, true)
 	n.run(period, true)
 	n.disk = 1

@@ -8,8 +8,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// Everything that a pod keeps on the disk counts for its limit by itself: read-only volumes that the
-// agent writes, the logs of containers of every kind, and the layers of ephemeral ones.
+// Everything that a pod keeps on the disk counts for its limit by itself: read-only volumes that
+// the agent writes, the logs of containers of every kind, and the layers of ephemeral ones.
 func TestEveryKindCountsForThePod(t *testing.T) {
 	const configMap = "/pods/u1/volumes/kubernetes.io~configmap/config"
 	pod := newPod([]v1.Container{container("app", "1Ki")}, v1.Volume{Name: "config",

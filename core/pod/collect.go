@@ -15,8 +15,8 @@ import (
 // (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go), and those of a pod that
 // was evicted or preempted in any case (ShouldPodContentBeRemoved in pkg/kubelet/pod_workers.go).
 
-// CollectRuns has all containers of a pod that has ended removed, once they may be (MayLoseRuns). It
-// reports whether there are any.
+// CollectRuns has all containers of a pod that has ended removed, once they may be (MayLoseRuns).
+// It reports whether there are any.
 func (p *Pod) CollectRuns() bool {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
 	p.CollectsLeft = len(p.Containers)

@@ -12,8 +12,9 @@ func TestImagesOfAllContainersAndVolumes(t *testing.T) {
 	spec := &v1.PodSpec{
 		InitContainers: []v1.Container{{Name: "init", Image: "registry.test/init:1"}},
 		Containers:     []v1.Container{{Name: "app", Image: "registry.test/app:1"}},
-		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
-			Name: "debug", Image: "registry.test/debug:1"}}},
+		EphemeralContainers: []v1.EphemeralContainer{{
+			EphemeralContainerCommon: v1.EphemeralContainerCommon{
+				Name: "debug", Image: "registry.test/debug:1"}}},
 		Volumes: []v1.Volume{{Name: "empty"}, {Name: "files", VolumeSource: v1.VolumeSource{
 			Image: &v1.ImageVolumeSource{Reference: "registry.test/volume:1"}}}},
 	}

@@ -62,7 +62,8 @@ func TestRemovedDirectoryIsEmpty(t *testing.T) {
 // A tenant that removes directories all the time never counts as one that uses nothing.
 func TestTreeOfRemovedDirectoriesCounts(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "a-large"), make([]byte, largeFile), 0o600); err != nil {
+	large := make([]byte, largeFile)
+	if err := os.WriteFile(filepath.Join(root, "a-large"), large, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

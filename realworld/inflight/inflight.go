@@ -3,8 +3,8 @@
 //
 // The contract: Start never blocks, and every effect is completed by exactly one event, whose body
 // or error comes from the port. The context of an effect is done at its deadline, when it is
-// canceled and when the port is closed. The loop's lanes bound how many effects are in flight. Start
-// reading at Operations.
+// canceled and when the port is closed. The loop's lanes bound how many effects are in flight.
+// Start reading at Operations.
 package inflight
 
 import (
