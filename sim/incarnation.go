@@ -257,7 +257,8 @@ func (r *run) recoverPanic(i *incarnation) {
 // nothing wrong otherwise.
 const (
 	turnsMax         = 1000 // turns of the loop at one instant
-	effectsPerPodMax = 60   // effects of an agent in one second, for each pod and one more
+	effectsOfNodeMax = 90   // effects of an agent in one second for the node, most of them at its start
+	effectsPerPodMax = 60   // the same for each pod
 	// effectsPerContainerMax is the same for each container that a hostile pod has besides its own.
 	effectsPerContainerMax = 15
 )
@@ -268,7 +269,7 @@ func (r *run) checkEffectRate(effects int) {
 		r.effectsSecond, r.effectsInSecond = second, 0
 	}
 	r.effectsInSecond += effects
-	most := effectsPerPodMax * (1 + len(r.plan.Pods))
+	most := effectsOfNodeMax + effectsPerPodMax*len(r.plan.Pods)
 	if r.effectsInSecond <= most {
 		return
 	}

@@ -65,7 +65,8 @@ func (m *model) checkSandboxCgroup(f *truth.Fact) *finding {
 	}
 	limits, exists := m.cgroups[f.Cgroup]
 	isRight := slices.ContainsFunc(p.specs, func(s *v1.Pod) bool { return m.limitsOf(s) == limits })
-	late := p.wasRemoved() && m.anyFaultPossible(f.Time.Add(-cgroupRequestBound), f.Time,
+	hasEnded := p.wasRemoved() || !p.terminalAt.IsZero() // an agent before may have asked for it
+	late := hasEnded && m.anyFaultPossible(f.Time.Add(-cgroupRequestBound), f.Time,
 		"RunPodSandbox", "RemoveCgroup")
 	if exists && isRight || late {
 		return nil
