@@ -13,7 +13,9 @@ import (
 	"seedlet.dev/core/cgroup"
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/containergc"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
@@ -51,6 +53,7 @@ type Options struct {
 	HasAPIServer bool                                // the node has an API server
 	Node         nodeobject.Options                  // what the agent registers as its Node
 	IDs          userns.Range                        // set apart for pods; empty: the default
+	Credentials  credentials.Settings                // of the node, for images
 }
 
 // State is everything that the agent knows. It is plain data: a snapshot is its JSON.
@@ -74,6 +77,7 @@ type State struct {
 	Eviction     eviction.Manager       `json:"eviction"`
 	OOMs         nodeobject.OOMs        `json:"ooms"`
 	Plugins      plugins.Registry       `json:"plugins,omitzero"`
+	CSI          csi.Node               `json:"csi,omitzero"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	Devices      devicemount.Devices    `json:"devices"` // of local volumes
@@ -155,6 +159,7 @@ func New(o Options) *Agent {
 			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c, o.IDs),
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.RestartBackoffMax(c),
 			RestartAllContainers: config.RestartAllContainersEnabled(c),
+			NoStorageLimits:      !*c.LocalStorageCapacityIsolation,
 		},
 		Manifests:    manifest.NewSources(c, o.ManifestPath, o.NodeName),
 		QOS:          qos.Cgroups{Settings: qos.SettingsFromConfig(c)},
@@ -163,8 +168,10 @@ func New(o Options) *Agent {
 		Eviction:     eviction.New(c, root),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
+		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
 		Devices:      devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
-		Images:       image.Store{Limits: image.LimitsFromConfig(c)},
+		Images: image.Store{Limits: image.LimitsFromConfig(c),
+			Node: credentials.Node{Settings: o.Credentials}},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),
 		LogLinks:     logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},

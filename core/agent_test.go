@@ -53,7 +53,7 @@ func TestOrphanedPodIsTerminated(t *testing.T) {
 	n.manifests = nil
 	n.restart()
 	n.advance(time.Minute)
-	want := "stop web 7, stop sandbox, remove setup, remove web, remove sandbox"
+	want := "stop web 2, stop sandbox, remove setup, remove web, remove sandbox"
 	if got := n.takeCalls(); got != want {
 		t.Errorf("terminated with %q, want %q", got, want)
 	}

@@ -36,6 +36,7 @@ func (a *Agent) startWatches() {
 		a.state.Objects.AddReference(a.nodeWatch(), watchUser, &a.effects)
 		a.enqueueNode()
 		a.state.Objects.AddReference(criconfig.AllServices, watchUser, &a.effects)
+		a.startCSI()
 	}
 }
 
@@ -63,6 +64,8 @@ func (a *Agent) handleWatchEvent(body any, now time.Time) {
 		for _, p := range a.state.Manifests.Pods() {
 			a.queue.enqueue(mirror.Key(p.Namespace + "/" + p.Name))
 		}
+	case world.ResourceCSIDrivers:
+		a.updateCSIDrivers(body, changed)
 	default:
 		a.enqueueUsers(watch, body)
 	}

@@ -208,6 +208,8 @@ func (n *fakeNode) perform(effect any) any {
 			}
 		}
 		return listed
+	case *world.ListMounts:
+		return &world.MountsListed{}
 	case *world.ReadLinks:
 		return &world.LinksRead{}
 	case *world.ReadTail:

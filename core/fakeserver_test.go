@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,7 @@ type fakeServer struct {
 	delayedPod  string                  // a pod whose changes the watch does not deliver yet
 	services    []*v1.Service
 	patchMax    int // bytes of a patch to a pod; zero: no bound
+	csiNode     *storagev1.CSINode
 }
 
 func newServer() *fakeServer {
@@ -133,6 +135,20 @@ func (s *fakeServer) perform(effect any) any {
 	return nil
 }
 
+// performCSINode performs a call for the CSINode, which has no versions.
+func (s *fakeServer) performCSINode(effect any) any {
+	switch e := effect.(type) {
+	case *world.CreateObject:
+		s.csiNode = e.Object.CSINode
+	case *world.UpdateObject:
+		s.csiNode = e.Object.CSINode
+	}
+	if s.csiNode == nil {
+		return world.Errorf(world.KindNotFound, "GetObject", "no CSINode")
+	}
+	return &world.ObjectRead{Object: world.Object{CSINode: s.csiNode}}
+}
+
 // bootWithPods returns a node that has an API server with these pods.
 func bootWithPods(manifests map[string]string, pods ...*v1.Pod) *fakeNode {
 	n := newNode(manifests)
@@ -188,6 +204,9 @@ type nodeWrites struct {
 
 // performNodeOrLease performs a call about the Node or its lease; false for any other.
 func (s *fakeServer) performNodeOrLease(effect any) (any, bool) {
+	if o, ok := effect.(world.ObjectOperation); ok && o.TargetResource() == world.ResourceCSINodes {
+		return s.performCSINode(effect), true
+	}
 	read := func(o world.Object) (any, bool) { return &world.ObjectRead{Object: o}, true }
 	on, ok := effect.(world.ObjectOperation)
 	switch {

@@ -215,6 +215,12 @@ var hostiles = []hostile{
 			c.VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
 		}
 	})},
+	{"images of many pods", perStepMax, func(n *fakeNode, size int) {
+		putPodsOfImages(n, size, budget.ContainersMax)
+	}},
+	{"images of many pods that exceed their budget", perStepMax, func(n *fakeNode, size int) {
+		putPodsOfImages(n, size, 10_000)
+	}},
 	{"pull secrets", 20_000, func(n *fakeNode, size int) { // of 1 MB each
 		putPullSecrets(n, 4, 100, func(secret, i int) string {
 			return fmt.Sprintf("*%d-%06d.example.com", secret, i)
@@ -649,6 +655,19 @@ func repeatPod(n *fakeNode, pods int) {
 	for i := range pods - 1 {
 		p := h.DeepCopy()
 		p.Name, p.UID = fmt.Sprint("h", i), types.UID(fmt.Sprint("h", i))
+		n.apiServer.put(p)
+	}
+}
+
+// putPodsOfImages creates so many pods, of which each has containers of images of their own.
+func putPodsOfImages(n *fakeNode, pods, containers int) {
+	for i := range pods {
+		p := apiPodNamed(fmt.Sprint("h", i), fmt.Sprint("h", i))
+		p.Generation = 1
+		p.Spec.Containers = containersOf("c", containers)
+		for k := range p.Spec.Containers {
+			p.Spec.Containers[k].Image = fmt.Sprintf("registry.example.com/pod-%d/image-%d", i, k)
+		}
 		n.apiServer.put(p)
 	}
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,7 @@ func (a *Agent) housekeepingEnv() housekeeping.Env {
 			}
 			return a.isKnownPod(uid) || a.isSetAside(uid) || awaiting[uid]
 		},
+		HasVolumes: a.state.CSI.HoldsPod,
 		MayOwnCgroup: func(uid string) bool {
 			if cgroups == nil {
 				cgroups = map[string]bool{}
@@ -39,6 +41,14 @@ func (a *Agent) housekeepingEnv() housekeeping.Env {
 		},
 		Cgroups: layout, RuntimeListedAt: a.state.Relist.AsOf,
 	}
+}
+
+// planHousekeeping plans housekeeping, once nothing is unknown that it could remove.
+func (a *Agent) planHousekeeping() time.Time {
+	if !a.hasListedEverything() || !a.hasListedExistingPods() {
+		return time.Time{}
+	}
+	return a.state.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
 }
 
 // podsAwaitingAdmission returns the UIDs of the pods that are desired, and may still be admitted.

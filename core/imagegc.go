@@ -3,14 +3,12 @@ package core
 import (
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/imagegc"
+	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
-	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/world"
 )
 
@@ -32,53 +30,50 @@ func (a *Agent) imageGCEnv() *imagegc.Env {
 		References: a.imageReferences, Warn: a.warnOfNode}
 }
 
-// imageReferences returns the images that pods use or are about to use: those of all specs that are
-// known or desired, and those that are being pulled. The images of containers are listed by the
-// runtime, so a pod of the API server that has ended uses none besides.
-func (a *Agent) imageReferences() []string {
+// imageReferences returns the images that pods use or are about to use, by name and by ID: those of
+// the pods that need them, of manifests that no pod has yet, and those that are being pulled. The
+// images of containers are listed by the runtime, so a pod that has ended uses none besides. Pods of
+// the API server that were not admitted name as many images as their authors like, and keep none of
+// them.
+func (a *Agent) imageReferences(forEviction bool) []string {
 	var refs []string
-	add := func(spec *v1.Pod) { refs = appendImages(refs, &spec.Spec) }
 	for _, uid := range a.podUIDs {
-		if p := a.state.Pods[uid]; p.Spec != nil && (p.Stage != pod.Terminated || p.IsStatic()) {
-			add(p.Spec)
-		}
-	}
-	for name := range a.state.APIPodUIDs { //ordered: a set
-		if object := a.apiPod(name); object != nil && !statuswriter.IsTerminal(&object.Status) {
-			add(object)
+		if p := a.state.Pods[uid]; needsImages(p, forEviction) {
+			refs = append(refs, p.ImageNames()...)
 		}
 	}
 	for _, spec := range a.state.Manifests.Pods() {
-		add(spec)
+		if p := a.state.Pods[string(spec.UID)]; p == nil || p.Spec != spec {
+			refs = pod.AppendImageNames(refs, &spec.Spec)
+		}
 	}
 	for _, img := range a.state.Images.Images { //ordered: a set
-		refs = append(refs, img.Ref, img.ID)
+		refs = append(refs, img.Ref, imagename.Split(img.Ref).Full(), img.ID)
 	}
 	return refs
 }
 
-func appendImages(refs []string, spec *v1.PodSpec) []string {
-	for i := range spec.InitContainers {
-		refs = append(refs, spec.InitContainers[i].Image)
+// needsImages reports whether the images that the spec of a pod names must not be removed. A pod
+// that is refused is never started. An eviction ends pods that run, so before it the images of pods
+// that wait, for as long as their authors like, are removed.
+func needsImages(p *pod.Pod, forEviction bool) bool {
+	hasSandbox := len(p.Sandboxes) > 0 || p.Op != 0
+	switch {
+	case p.Spec == nil, p.Stage == pod.Terminated && !p.IsStatic():
+		return false
+	case !hasSandbox && (p.OverBudget || p.WaitsForBudget()):
+		return false
 	}
-	for i := range spec.Containers {
-		refs = append(refs, spec.Containers[i].Image)
-	}
-	for i := range spec.EphemeralContainers {
-		refs = append(refs, spec.EphemeralContainers[i].Image)
-	}
-	for i := range spec.Volumes {
-		if source := spec.Volumes[i].Image; source != nil {
-			refs = append(refs, source.Reference)
-		}
-	}
-	return refs
+	return hasSandbox || !forEviction
 }
 
 // handleImageGCCompletion handles the completion of an operation. The images whose operations wait
 // for the end of a removal are planned.
 func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
+	if r := a.state.ImageGC.Round; r != nil && r.All {
+		a.state.Eviction.NoteRemoval(a.state.Now)
+	}
 	a.queue.enqueue(eviction.Owner) // which may wait for the end of a removal
 	if r.Call == "RemoveImage" {
 		for _, name := range a.state.Images.Names() {

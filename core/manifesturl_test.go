@@ -56,7 +56,7 @@ func TestNothingIsTerminatedBeforeTheURLWasRead(t *testing.T) {
 	}
 	n.manifestURLBody = podNamed("a")
 	n.advance(time.Minute)
-	if got := n.takeCalls(); got != "stop web 30, stop sandbox, remove web, remove sandbox" {
+	if got := n.takeCalls(); got != "stop web 2, stop sandbox, remove web, remove sandbox" {
 		t.Errorf("once it is available: %q, want the end of the file's first pod", got)
 	}
 }

@@ -86,6 +86,7 @@ func (a *Agent) nodeEnv() *nodeobject.Env {
 	if s.Shutdown.UnderWay() {
 		env.Shutdown = shutdown.NodeProblem
 	}
+	a.addCSIToNode(env)
 	return env
 }
 
@@ -103,6 +104,7 @@ func (a *Agent) updateNodeObject() {
 	}
 	s.NodeObject.Observe(node, a.effects.NextID(), a.effects.Now())
 	a.applyNodeObject()
+	a.updateCSIOfNode()
 	a.enqueueNode()
 	if s.Objects.Strategy.ObserveNode(node) {
 		for _, key := range s.Objects.ReadKeys() {
@@ -121,6 +123,7 @@ func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event)
 		s.Lease.NodeObserved()
 	}
 	a.applyNodeObject()
+	a.updateCSIOfNode()
 	a.enqueueNode()
 	switch {
 	case s.NodeObject.Answered != answered && a.isNodeAwaited():

@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/imagegc"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/world"
 )
 
@@ -25,6 +26,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 	env := &eviction.Env{Effects: &a.effects, Node: nodeobject.Reference(s.Node.Name),
 		PodsMemoryMax:    s.QOS.Limits.MemoryBytes,
 		RemoveContainers: a.collectContainers, AreContainersRemoved: a.areContainersCollected,
+		IsRemoving: a.isReclaiming,
 		RemoveImages: func() {
 			s.ImageGC.RequestRemovalOfUnused(s.Now)
 			a.queue.enqueue(imagegc.Owner)
@@ -78,24 +80,53 @@ func (a *Agent) adoptEvicted(p *pod.Pod) {
 	}
 }
 
-// collectContainers has the containers of all pods removed that have ended, and whose final status
-// the API server has: an agent that is started later knows it from there. Static pods keep theirs,
+// collectContainers has the containers of all pods removed that have ended. Static pods keep theirs,
 // which say that they have run.
 func (a *Agent) collectContainers() {
 	for _, uid := range a.podUIDs {
-		if p := a.state.Pods[uid]; a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(uid) {
-			p.CollectRuns()
+		if p := a.state.Pods[uid]; a.isAPIPod(p) && p.CollectRuns() {
 			a.enqueuePod(uid)
+			a.queue.enqueue(statuswriter.Key(uid))
 		}
 	}
 }
 
-// dropIfEvicted has the containers of a pod removed that was evicted or preempted, once the API
-// server has its final status.
-func (a *Agent) dropIfEvicted(p *pod.Pod) {
-	if a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(p.UID) && p.DropRuns() {
-		a.enqueuePod(p.UID)
+// finalStatusWait is how long the runs of a pod that has ended are kept for its final status while
+// the node needs their space: the API server may be slow, or away.
+const finalStatusWait = 5 * time.Second
+
+// releaseRuns has the runs of a pod removed that has ended, as far as that was asked for, and
+// returns when to call it again. They are removed once the API server has the final status of the
+// pod: an agent that is started later knows it from there. While the node needs their space, they
+// are kept no longer than finalStatusWait. The agent then keeps the final status itself, and only a
+// restart of the agent before it is written loses how the containers have ended (a kubelet does not
+// wait for the API server at all, and loses the same).
+func (a *Agent) releaseRuns(p *pod.Pod, final *v1.PodStatus) time.Time {
+	if !a.isAPIPod(p) || p.MayLoseRuns || !p.WantsRunsRemoved() {
+		return time.Time{}
 	}
+	if !a.state.StatusWriter.IsTerminalWritten(p.UID) {
+		v := a.state.Eviction.Victim
+		isNeeded := p.CollectsRuns || v != nil && v.UID == p.UID && v.HoldsDisk
+		if !isNeeded || final == nil || !pod.IsTerminal(final.Phase) || p.HasUnknownExits() {
+			return time.Time{}
+		}
+		if at := p.EndedAt.Add(finalStatusWait); a.state.Now.Before(at) {
+			return at
+		}
+		p.KeepFinalStatus(final)
+	}
+	p.MayLoseRuns = true
+	a.enqueuePod(p.UID)
+	return time.Time{}
+}
+
+// isReclaiming reports whether a container or an image is being removed for the space.
+func (a *Agent) isReclaiming() bool {
+	round := a.state.ImageGC.Round
+	return round != nil && round.All || slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+		return a.state.Pods[uid].IsCollecting()
+	})
 }
 
 func (a *Agent) areContainersCollected() bool {
@@ -106,8 +137,12 @@ func (a *Agent) areContainersCollected() bool {
 
 // noteCollected is called after a pod was planned.
 func (a *Agent) noteCollected(p *pod.Pod) {
+	before := p.CollectsLeft
 	if p.EndCollection() {
 		a.queue.enqueue(eviction.Owner)
+	}
+	if p.CollectsLeft != before {
+		a.state.Eviction.NoteRemoval(a.state.Now)
 	}
 }
 
@@ -150,7 +185,7 @@ func (a *Agent) adoptPressure() {
 // and has given back what it was evicted for.
 func (a *Agent) noteVictim(p *pod.Pod) {
 	v := a.state.Eviction.Victim
-	if v != nil && v.UID == p.UID && p.Stage == pod.Terminated && (!v.HoldsDisk || p.HasFreedDisk()) {
+	if v != nil && v.UID == p.UID && p.HasFreedMemory() && (!v.HoldsDisk || p.HasFreedDisk()) {
 		a.endEviction(p.UID)
 	}
 }

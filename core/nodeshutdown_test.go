@@ -5,9 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
 
@@ -18,21 +16,7 @@ func TestCancelledShutdownKeepsAllocations(t *testing.T) {
 	n.advance(5 * time.Second)
 	n.manifests["b.yaml"] = staticOf("b", "1")
 	n.advance(time.Minute)
-	n.answer = func(effect any) any {
-		switch effect.(type) {
-		case *world.DelayShutdown:
-			return &world.ShutdownDelayed{Max: time.Hour}
-		case *world.PermitShutdown:
-			return &world.Done{}
-		}
-		return nil
-	}
-	c := defaults()
-	c.ShutdownGracePeriod = metav1.Duration{Duration: 30 * time.Second}
-	c.ShutdownGracePeriodCriticalPods = metav1.Duration{Duration: 10 * time.Second}
-	n.agent.state.Shutdown = shutdown.New(c, "/r/"+shutdown.FileName)
-	n.agent.queue.enqueue(shutdown.Owner)
-	n.event(world.Event{})
+	n.delayShutdowns()
 	n.event(world.Event{Body: &world.MachineShutdown{}})
 	n.advance(5 * time.Second)
 	check := func(when string, want v1.PodPhase) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
@@ -30,8 +31,9 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 		pod.DecodePullSecret(watch)
 	}
 	for _, user := range watch.Users {
-		if a.isKnownPod(user) {
-			a.enqueuePod(user)
+		a.enqueueKnownPod(user)
+		if key, isVolume := csi.KeyOfUser(user); isVolume {
+			a.queue.enqueue(key)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/housekeeping"
 	"seedlet.dev/core/logs"
@@ -262,6 +263,9 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 	if a.podEnv.Node == nil {
 		a.podEnv = pod.Env{
 			Node: &a.state.Node, Effects: &a.effects, Images: &a.state.Images, Objects: a.objectStore(),
+			CSI: pod.CSI{Node: &a.state.CSI, Enqueue: func(name string) {
+				a.queue.enqueue(csi.VolumeKey(name))
+			}},
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
 			MustWaitForTier:      a.mustWaitForTier,
 			ObjectOwner:          a.objectOwner,

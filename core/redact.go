@@ -8,7 +8,7 @@ import (
 // redactedSnapshot returns the snapshot as it is served, from which no agent can be restored.
 // Everything that may hold a secret is left out: the content of Secrets and ConfigMaps, tokens, the
 // passwords of registries, the manifest URL, which may hold a password, its headers, the values of
-// environment variables, and the headers of probes and hooks.
+// environment variables, the headers of probes and hooks, and secrets and tokens of CSI volumes.
 //
 // The state is encoded once, and the text is copied without its secrets: to decode it and to encode
 // it again would take several times as long, and a step of a node with many pods may not.
@@ -24,6 +24,7 @@ const (
 	redactedText          = "[redacted]"
 	annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration" // the whole object
 	annotationPreStop     = "io.kubernetes.container.preStopHandler"           // may have headers
+	attributeTokens       = "csi.storage.k8s.io/serviceAccount.tokens"         // of a CSI volume
 )
 
 // redact returns JSON without what may be secret. The JSON has no white space outside of strings,
@@ -51,8 +52,9 @@ const (
 var secretKinds = map[string]valueKind{
 	"token": secretString, "password": secretString, "url": secretString,
 	annotationLastApplied: secretString, annotationPreStop: secretString,
-	"env": secretList, "httpHeaders": secretList,
-	"secret": secretObject, "configMap": secretObject,
+	attributeTokens: secretString,
+	"env":           secretList, "httpHeaders": secretList,
+	"secret": secretObject, "configMap": secretObject, "secrets": secretValues,
 }
 
 // ofKey returns the kind of the value that an object of this kind has under a key.

@@ -30,6 +30,9 @@ func TestRedact(t *testing.T) {
 		{`{"\u0074oken":"x","` + annotationPreStop + `":"y","` + annotationLastApplied + `":"z\\"}`,
 			`{"\u0074oken":"[redacted]","` + annotationPreStop + `":"[redacted]","` +
 				annotationLastApplied + `":"[redacted]"}`},
+		{`{"secrets":{"user":"x","":null},"volumeContext":{"` + attributeTokens + `":"x","a":"kept"}}`,
+			`{"secrets":{"user":"[redacted]","":null},"volumeContext":{"` + attributeTokens +
+				`":"[redacted]","a":"kept"}}`},
 		{`[]`, `[]`}, {`{}`, `{}`}, {`-1.5e3`, `-1.5e3`}, {`"a\\\"b"`, `"a\\\"b"`}, {`[true,[],null]`,
 			`[true,[],null]`},
 	} {

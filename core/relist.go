@@ -58,7 +58,7 @@ func (a *Agent) applyRelist() {
 		}
 		if p.Spec == nil && !p.NoLongerDesired && !first && a.hasListedEverything() &&
 			len(s.PendingAPIPods) == 0 && !a.isLeftAlone(p) && !a.isSetAside(uid) {
-			p.ClearDesired(s.Now) // only now: the grace period of an orphan is that of its containers
+			p.ClearDesired(s.Now) // only now: all sources were listed
 		}
 	}
 	a.workOn("")

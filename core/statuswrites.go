@@ -11,6 +11,7 @@ import (
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/podstatus"
 	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/timer"
 )
 
 // Writes of pod statuses to the API server.
@@ -51,7 +52,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 	}
 	wake := s.StatusWriter.Plan(uid, desired, &a.effects)
 	if p != nil {
-		a.dropIfEvicted(p)
+		wake = timer.Soonest(wake, a.releaseRuns(p, desired.Status))
 	}
 	if p != nil && !p.NoLongerDesired && p.Stage == pod.Terminated &&
 		p.Spec.DeletionTimestamp != nil &&

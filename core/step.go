@@ -8,6 +8,7 @@ import (
 
 	"seedlet.dev/core/allocation"
 	"seedlet.dev/core/containergc"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/hostfile"
@@ -102,6 +103,7 @@ func (a *Agent) handleEvent(ev world.Event) {
 		a.queue.enqueue(nodeobject.OOMOwner)
 	case *world.PluginSocketsObserved:
 		a.state.Plugins.HandleObserved(body, &a.effects)
+		a.observePlugins()
 		a.queue.enqueue(plugins.Owner)
 	case *world.MemoryAlert:
 		a.state.Eviction.HandleMemoryAlert(ev.Time)
@@ -206,6 +208,9 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleEvictionCompletion(id, ev)
 	case plugins.Owner.Component:
 		s.Plugins.HandleCompletion(id, r, ev, &a.effects)
+		a.observePlugins()
+	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+		a.handleCSICompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -257,8 +262,10 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.Allocation.Plan(key, &a.effects)
 	case resizeOwner.Component:
 		wake = a.planResizes()
-	case housekeeping.Owner.Component, devicemount.Owner.Component:
-		wake = a.planCleanup(key)
+	case housekeeping.Owner.Component:
+		wake = a.planHousekeeping()
+	case devicemount.Owner.Component:
+		wake = a.planDevices()
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	case hostfile.Component:
@@ -284,7 +291,9 @@ func (a *Agent) planComponent(key timer.Key) {
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
 	case plugins.Owner.Component:
-		wake = s.Plugins.Plan(&a.effects)
+		wake = s.Plugins.Plan(a.preparePlugin, &a.effects)
+	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+		wake = a.planCSI(key)
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case admissionOwner.Component:

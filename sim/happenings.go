@@ -13,6 +13,7 @@ import (
 func (r *run) schedule() {
 	if r.server != nil {
 		r.startControllers()
+		r.startAttacher()
 		r.startVolumeControllers()
 	}
 	for i := range r.plan.Happenings {

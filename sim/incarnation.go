@@ -46,6 +46,7 @@ type gatedPort struct {
 	run         *run
 	incarnation *incarnation
 	forward     func(world.Effect)
+	cancel      func(world.OpID) // nil: the port cannot cancel operations
 }
 
 // Do implements world.Port.
@@ -64,6 +65,13 @@ func (g *gatedPort) Do(eff world.Effect) {
 	origin := agenda.Origin(EffectOrigin(g.incarnation.number, eff.Op))
 	r.agenda.Because(origin, func() { g.forward(eff) })
 	r.observeEffect(&eff, counted)
+}
+
+// Cancel implements world.Canceler.
+func (g *gatedPort) Cancel(id world.OpID) {
+	if g.cancel != nil && g.run.current == g.incarnation {
+		g.cancel(id)
+	}
 }
 
 // isCounted reports whether plan.AnyEffect stands for an effect.
@@ -87,13 +95,14 @@ func (r *run) bootAgent() {
 	r.incarnations++
 	r.effectsInSecond = 0 // the bound is that of one agent
 	i := &incarnation{number: r.incarnations, agent: core.New(r.options), run: r}
-	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward} }
+	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward, nil} }
 	ports := map[world.PortName]world.Port{
-		world.PortCRI:      port(r.runtime.Do),
+		world.PortCRI:      &gatedPort{r, i, r.runtime.Do, r.runtime.Cancel},
 		world.PortFS:       port(r.disk.Do),
 		world.PortNetwork:  port(r.network.Do),
 		world.PortHost:     port(r.host.Do),
 		world.PortPlugins:  port(r.plugins.Do),
+		world.PortCSI:      port(r.drivers.Do),
 		world.PortRequests: port(r.handleResponse),
 		world.PortLog:      port(func(world.Effect) {}),
 		world.PortAPI:      port(r.recordEvent),
@@ -112,6 +121,7 @@ func (r *run) bootAgent() {
 	r.network.Connect(r.deliver)
 	r.host.Connect(r.deliver)
 	r.plugins.Connect(r.deliver)
+	r.drivers.Connect(r.deliver)
 	r.oracles.AgentStarted(r.agenda.Now())
 	r.marks.AgentStarted(r.agenda.Now())
 	machine := r.machine()
@@ -173,6 +183,7 @@ func (r *run) killAgent(down plan.Duration) {
 	r.network.Disconnect()
 	r.host.Disconnect()
 	r.plugins.Disconnect()
+	r.drivers.Disconnect()
 	if r.server != nil {
 		r.server.Disconnect()
 	}
@@ -307,7 +318,8 @@ func (r *run) observeStep(i *incarnation, ev world.Event, effects []world.Effect
 func (r *run) reseed(seed uint64) {
 	r.agenda.Reseed(seed)
 	r.injector.Reseed(seed)
-	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins}
+	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins,
+		r.drivers}
 	if r.server != nil {
 		ports = append(ports, r.server)
 	}

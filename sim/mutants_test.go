@@ -67,6 +67,22 @@ var mutants = []mutant{
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
+		// A pod of as many containers as it has slots for stops cannot be hastened.
+		name:     "a superseded stop keeps its slot",
+		file:     "core/pod/stop.go",
+		old:      "env.Effects.Cancel(c.Op)",
+		new:      "env.Effects.Abandon(c.Op)",
+		scenario: "memory-storm", plan: "stop-not-hastened.yaml",
+	},
+	{
+		// A pod that was deleted by force while the agent was down ends when it likes.
+		name:     "an orphan has its own grace period",
+		file:     "core/pod/desired.go",
+		old:      "grace = min(grace, orphanGrace)",
+		new:      "",
+		scenario: "memory-storm", plan: "orphan-not-hastened.yaml",
+	},
+	{
 		name:     "sidecars stopped together with the app containers",
 		file:     "core/pod/stop.go",
 		old:      "		if c.SidecarOrder == 0 {\n			p.stopContainer(",
@@ -141,8 +157,8 @@ var mutants = []mutant{
 	{
 		name:     "the containers of an evicted pod stay",
 		file:     "core/nodepressure.go",
-		old:      "IsTerminalWritten(p.UID) && p.DropRuns() {",
-		new:      "IsTerminalWritten(p.UID) && p.UID == \"\" {",
+		old:      "p.MayLoseRuns || !p.WantsRunsRemoved() {",
+		new:      "p.MayLoseRuns || !p.CollectsRuns {",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -1933,6 +1949,48 @@ var mutants = []mutant{
 		old:      "!env.Listed && !s.HasReached(0)",
 		new:      "!env.Listed && s.HasReached(0)",
 		scenario: "shutdown-agent-restart", seeds: "1-100",
+	},
+	{
+		// An agent that is started in the middle of a shutdown, and cannot reach the API server, is given
+		// its pods after their group was reached.
+		name:     "a pod that comes after its group was reached is not ended",
+		file:     "core/nodeshutdown.go",
+		old:      "if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
+		new:      "if group := a.shutdownGroup(p); m.Now.HasReached(group) && p.UID == \"\" {",
+		scenario: "shutdown-agent-restart", plan: "shutdown-latecomer.yaml",
+	},
+	{
+		name: "an agent that is restarted in a shutdown ends no pods",
+		file: "core/nodeshutdown.go",
+		old:  "\t\tp.ShutDown(period, a.effects.Now())\n\t\ta.enqueuePod(uid)\n",
+		new: "\t\tif a.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n" +
+			"\t\t\tp.ShutDown(period, a.effects.Now())\n\t\t}\n\t\ta.enqueuePod(uid)\n",
+		also: &edit{"core/nodeshutdown.go",
+			"if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
+			"if group := a.shutdownGroup(p); m.Now.HasReached(group) &&\n" +
+				"\t\tm.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {"},
+		scenario: "shutdown-agent-restart", seeds: "1-50",
+	},
+	{
+		name:     "a shutdown goes on before the volumes of a group are unmounted",
+		file:     "core/nodeshutdown.go",
+		old:      "hasEnded := p.Stage == pod.Terminated && p.Storage.Unmounted",
+		new:      "hasEnded := p.Stage == pod.Terminated",
+		scenario: "shutdown-priority", seeds: "1-50",
+	},
+	{
+		name:     "the images of image volumes count as unused",
+		file:     "core/imagegc.go",
+		old:      "			refs = append(refs, source.Reference)\n",
+		new:      "			_ = source\n",
+		scenario: "image-churn", seeds: "1-50",
+	},
+	{
+		name:     "the containers of static pods that have ended are removed for the space",
+		file:     "core/nodepressure.go",
+		old:      "a.isAPIPod(p) && a.state.StatusWriter.IsTerminalWritten(uid) {\n\t\t\tp.CollectRuns()",
+		new:      "!a.isAPIPod(p) || a.state.StatusWriter.IsTerminalWritten(uid) {\n\t\t\tp.CollectRuns()",
+		scenario: "disk-full", seeds: "1-50",
 	},
 	{
 		name:     "a shutdown is delayed until all time has passed",

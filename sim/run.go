@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/canonical"
+	"seedlet.dev/sim/csi"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/faults"
 	"seedlet.dev/sim/host"
@@ -90,6 +91,7 @@ type run struct {
 	network  *network.Network
 	host     *host.Host
 	plugins  *plugins.Plugins
+	drivers  *csi.Drivers
 	server   *apiserver.Server // nil if the node has none
 	truth    *truth.Log
 	marks    *marks.Watcher
@@ -121,6 +123,7 @@ type run struct {
 
 	manifests   manifests
 	controllers controllers
+	attacher    attacher
 	volumes     volumeControllers
 	clients     clients
 	anomalies   anomalies
@@ -220,6 +223,12 @@ func changePoints(spec *plan.Spec) []time.Time {
 	return all
 }
 
+// podsUsage returns what pods use of the machine: their processes, and their volumes in memory.
+func (r *run) podsUsage() (memoryBytes, processes int64) {
+	memoryBytes, processes = r.runtime.Usage()
+	return memoryBytes + r.disk.MemoryUsage(), processes
+}
+
 // connectPorts makes the simulated ports and connects them with each other.
 func (r *run) connectPorts(images imageRegistry) {
 	seed, node := r.plan.Seed, &r.plan.Node
@@ -255,7 +264,7 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("host"), Truth: r.truth, Seed: seed, Faults: calls,
 		KillCgroup: r.runtime.KillCgroup, Machine: r.machine,
 		SystemCgroups: host.SystemCgroups, InhibitDelayMax: time.Duration(node.InhibitDelayMax),
-		PodsUsage: r.runtime.Usage, CgroupMemory: r.runtime.CgroupMemory,
+		PodsUsage: r.podsUsage, CgroupMemory: r.runtime.CgroupMemory,
 		KillForMemory: r.runtime.KillForMemory,
 	})
 	r.network = network.New(network.Options{
@@ -264,11 +273,15 @@ func (r *run) connectPorts(images imageRegistry) {
 	})
 	r.plugins = plugins.New(plugins.Options{
 		Agenda: r.agenda.Actor("plugins"), Truth: r.truth, Seed: seed, Faults: calls,
-		Dir: plan.RootDir + "/plugins_registry",
+		Dir: plan.RootDir + "/plugins_registry", Serve: r.serveDriver,
 	})
-	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins)
+	r.drivers = csi.New(csi.Options{
+		Agenda: r.agenda.Actor("drivers"), Truth: r.truth, Seed: seed, Faults: calls, Disk: r.disk,
+		Node: plan.NodeName, IsAttached: r.isAttached,
+	})
+	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers)
 	if r.server != nil {
-		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.server)
+		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.server)
 	}
 }
 

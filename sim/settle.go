@@ -20,6 +20,7 @@ func (r *run) heal() {
 	r.disk.ResumeAll()
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
+	r.drivers.Heal()
 	r.healAnomalies()
 	r.healClocks()
 	r.manifests.fixPage()

@@ -105,6 +105,7 @@ func (r *run) rebootMachine(down plan.Duration) {
 	r.host.Reboot()
 	r.plugins.Reboot(r.offUntil)
 	r.disk.LosePower()
+	r.drivers.LosePower()
 	if r.server != nil {
 		r.server.LosePower()
 	}

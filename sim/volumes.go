@@ -194,7 +194,11 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 		spec.NFS = &v1.NFSVolumeSource{Server: plan.NFSServer, Path: "/" + claim.Name}
 		spec.MountOptions = []string{"hard", "vers=4.2"}
 	default:
-		return // no provisioner has the class
+		if !r.plan.HasCSIDriver(spec.StorageClassName) {
+			return // no provisioner has the class
+		}
+		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
+			VolumeHandle: "vol-" + name, FSType: "ext4"}
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{

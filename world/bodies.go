@@ -52,13 +52,15 @@ var jsonBodies = []struct {
 	{&UnstageVolume{}, PortCSI}, {&PublishVolume{}, PortCSI}, {&UnpublishVolume{}, PortCSI},
 	{&ExpandVolume{}, PortCSI}, {&VolumeExpanded{}, ""}, {&GetVolumeStats{}, PortCSI},
 	{&CSIVolumeStats{}, ""},
+	{&GetCredentials{}, PortCredentials}, {&CredentialsGot{}, ""},
+	{&ReadDockerConfig{}, PortCredentials}, {&DockerConfigRead{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
 	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
 	{&ContainerRequest{}, ""}, {&ContainerAnswer{}, PortRequests},
 	{&StateRequest{}, ""}, {&StateAnswer{}, PortRequests},
 	{&HealthRequest{}, ""}, {&HealthAnswer{}, PortRequests},
 	{&MetricsRequest{}, ""}, {&MetricsAnswer{}, PortRequests},
-	{&Log{}, PortLog},
+	{&Log{}, PortLog}, {&CancelOperation{}, PortLoop},
 }
 
 type bodyType struct {

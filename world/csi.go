@@ -4,19 +4,33 @@ package world
 // by the Container Storage Interface, version 1. The names are those of its messages. A driver may
 // be wrong, late or hang, so each call has a deadline, and the port bounds each answer.
 //
+// The calls for one volume never overlap: the specification asks this of the caller, and the core
+// keeps to it, also across restarts of the agent as far as it can know. Neither the loop nor the
+// port orders them. The loop shares the slots of its lane by driver and by Effect.Tenant, so that
+// neither a driver that hangs nor a pod with many volumes delays others.
+//
 // Whether a failed call had an effect follows from the kind of its error, as for all operations.
 // The port maps CANCELED and DEADLINE_EXCEEDED to KindTimeout; UNAVAILABLE, ABORTED and
 // RESOURCE_EXHAUSTED, which a driver may return while an earlier call for the volume is pending, to
-// KindUnavailable; NOT_FOUND, ALREADY_EXISTS, INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED,
-// UNAUTHENTICATED, FAILED_PRECONDITION and UNIMPLEMENTED to the kinds without an effect; all others
-// to KindInternal. A kubelet takes INTERNAL for an error without an effect; a repeated call, or one
-// that undoes it, does no harm, since all calls are idempotent.
+// KindUnavailable. Without an effect are NOT_FOUND (KindNotFound), ALREADY_EXISTS (KindExists),
+// FAILED_PRECONDITION (KindConflict), INVALID_ARGUMENT and OUT_OF_RANGE (KindInvalid),
+// PERMISSION_DENIED and UNAUTHENTICATED (KindRefused), UNIMPLEMENTED (KindUnimplemented), and a
+// request that cannot be sent, as a value of a secret is no text (KindInvalid). All others are
+// KindInternal. A kubelet takes INTERNAL for an error without an effect; a repeated call, or one
+// that undoes it, does no harm, since all calls are idempotent. An answer that is longer than its
+// bound is KindUnavailable, as the call may have had its effect.
 
 // The bounds of the CSI port.
 const (
 	CSIAnswerBytesMax = 256 << 10 // of an answer
 	CSIErrorBytesMax  = 4 << 10   // of the message of an error
 )
+
+// CSICall is a call of a driver. Every effect of the CSI port is one.
+type CSICall interface {
+	// CalledDriver returns the driver that is called.
+	CalledDriver() CSIDriver
+}
 
 // CSIDriver is a registered driver.
 type CSIDriver struct {
@@ -54,16 +68,18 @@ type CSIVolume struct {
 	Handle         string            `json:"handle"` // the driver's ID of the volume
 	PublishContext map[string]string `json:"publishContext,omitempty"`
 	VolumeContext  map[string]string `json:"volumeContext,omitempty"`
-	Secrets        map[string]string `json:"secrets,omitempty"` // secret: no log or snapshot shows them
-	Capability     CSICapability     `json:"capability"`
+	// Secrets are shown by no log and no snapshot.
+	Secrets    map[string]string `json:"secrets,omitempty"`
+	Capability CSICapability     `json:"capability"`
 }
 
 // CSICapability is how a volume is used.
 type CSICapability struct {
-	Block      bool          `json:"block,omitempty"` // a device; otherwise a file system
-	FSType     string        `json:"fsType,omitempty"`
-	MountFlags []string      `json:"mountFlags,omitempty"`
-	MountGroup string        `json:"mountGroup,omitempty"` // for VolumeMountGroup: the group of the files
+	Block      bool     `json:"block,omitempty"` // a device; otherwise a file system
+	FSType     string   `json:"fsType,omitempty"`
+	MountFlags []string `json:"mountFlags,omitempty"`
+	// MountGroup is the group of the files, for drivers with VolumeMountGroup.
+	MountGroup string        `json:"mountGroup,omitempty"`
 	Access     CSIAccessMode `json:"access"`
 }
 
@@ -104,7 +120,7 @@ type PublishVolume struct {
 	ReadOnly    bool   `json:"readOnly,omitempty"`
 }
 
-// UnpublishVolume undoes PublishVolume, and removes the target (NodeUnpublishVolume). It succeeds if
+// UnpublishVolume undoes PublishVolume and removes the target (NodeUnpublishVolume). It succeeds if
 // the volume is not published there. It completes with Done.
 type UnpublishVolume struct {
 	Driver     CSIDriver `json:"driver"`
@@ -156,3 +172,21 @@ type CSIVolumeCondition struct {
 	Abnormal bool   `json:"abnormal"`
 	Message  string `json:"message,omitempty"`
 }
+
+// CalledDriver implements CSICall.
+func (c *GetCSINodeInfo) CalledDriver() CSIDriver { return c.Driver }
+
+// CalledDriver implements CSICall.
+func (c *CSIVolume) CalledDriver() CSIDriver { return c.Driver }
+
+// CalledDriver implements CSICall.
+func (c *UnstageVolume) CalledDriver() CSIDriver { return c.Driver }
+
+// CalledDriver implements CSICall.
+func (c *UnpublishVolume) CalledDriver() CSIDriver { return c.Driver }
+
+// CalledDriver implements CSICall.
+func (c *ExpandVolume) CalledDriver() CSIDriver { return c.Driver }
+
+// CalledDriver implements CSICall.
+func (c *GetVolumeStats) CalledDriver() CSIDriver { return c.Driver }

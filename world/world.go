@@ -9,6 +9,7 @@
 //  2. An Effect with an OpID is an operation. The world delivers exactly one completion for it: an
 //     Event with the same OpID and either a body of the completing type or an Err. The completion
 //     may arrive long after the deadline, because an operation that hangs cannot be canceled.
+//     One that merely takes long can be, by a CancelOperation, which is no completion.
 //     An Effect without an OpID is one-way (a log line, a response to a request) and has no
 //     completion.
 //  3. An Event without an OpID is unsolicited: the boot, a changed file, a request.
@@ -19,7 +20,7 @@
 //     operation is unknown. It is also unknown after KindUnavailable and KindInternal: the core has
 //     to inspect the object. After every other kind the operation had no effect.
 //
-// Start reading at Event and Effect, then cri.go, fs.go, api.go, host.go, network.go, plugins.go,
+// Start reading at Event and Effect, then cancel.go, cri.go, fs.go, api.go, host.go, network.go, plugins.go,
 // csi.go, requests.go and log.go.
 package world
 
@@ -77,13 +78,15 @@ type PortName string
 
 // The ports.
 const (
-	PortCRI      PortName = "cri"
-	PortFS       PortName = "fs"
-	PortAPI      PortName = "api"
-	PortHost     PortName = "host"
-	PortNetwork  PortName = "network"
-	PortPlugins  PortName = "plugins"
-	PortCSI      PortName = "csi"
-	PortRequests PortName = "requests"
-	PortLog      PortName = "log"
+	PortCRI         PortName = "cri"
+	PortFS          PortName = "fs"
+	PortAPI         PortName = "api"
+	PortHost        PortName = "host"
+	PortNetwork     PortName = "network"
+	PortPlugins     PortName = "plugins"
+	PortCSI         PortName = "csi"
+	PortCredentials PortName = "credentials"
+	PortRequests    PortName = "requests"
+	PortLog         PortName = "log"
+	PortLoop        PortName = "loop" // the loop itself
 )

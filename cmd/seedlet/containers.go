@@ -56,7 +56,7 @@ func (n *node) newStats(s settings, nodeName string) *stats.Source {
 		VolumeAge: c.VolumeStatsAggPeriod.Duration,
 		Cgroups: stats.Cgroups{
 			Root: c.CgroupRoot, Kubelet: c.KubeletCgroups, System: c.SystemCgroups,
-			RuntimeEndpoint: c.ContainerRuntimeEndpoint,
+			Runtime: s.runtimeCgroups, RuntimeEndpoint: c.ContainerRuntimeEndpoint,
 		},
 	})
 }

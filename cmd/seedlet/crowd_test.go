@@ -69,6 +69,7 @@ func startSecure(t *testing.T, authority []byte) string {
 		"--kubeconfig", write(t, filepath.Join(dir, "kubelet.conf"),
 			fmt.Sprintf(kubeconfig, server.URL)),
 		"--client-ca-file", write(t, filepath.Join(dir, "clients.crt"), encode(authority)),
+		"--config", write(t, filepath.Join(dir, "config.yaml"), header),
 		"--cert-dir", filepath.Join(dir, "pki"), "--root-dir", filepath.Join(dir, "root"),
 		"--container-runtime-endpoint", "unix://"+filepath.Join(dir, "none.sock"),
 		"--hostname-override", "node-a", "--healthz-port", "0")

@@ -2,17 +2,18 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/config"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/logs"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/userns"
@@ -21,36 +22,24 @@ import (
 // defaultRootDir is the kubelet's root directory. Other programs look for files there.
 const defaultRootDir = "/var/lib/kubelet"
 
-// flags are the values of the command line. Names and meanings are the kubelet's, except for
-// --container-log-links-dir and --kernel-settings-root, which a second agent on the same machine
-// needs.
+// flags are the values of the flags that have no field in the configuration. Names and meanings are
+// the kubelet's, except for --container-log-links-dir and --kernel-settings-root, which a second
+// agent on the same machine needs.
 type flags struct {
 	configFile       string
 	configDir        string
 	rootDir          string
 	linksDir         string
 	hostnameOverride string
+	runtimeCgroups   string
+	seccompDefault   bool
+	mounterPath      string
+	version          versionValue
+	lock             lockFlags
 	api              apiFlags
 	node             nodeFlags
-	serve            serveFlags
 	machine          machineFlags
-
-	// These flags override a field of the configuration file if they are set.
-	address            string
-	fileCheckFrequency time.Duration
-	healthzBindAddress string
-	healthzPort        int32
-	httpCheckFrequency time.Duration
-	imageEndpoint      string
-	loggingFormat      string
-	manifestPath       string
-	manifestURL        string
-	manifestURLHeader  map[string][]string
-	maxPods            int32
-	readOnlyPort       int32
-	runtimeEndpoint    string
-	runtimeTimeout     time.Duration
-	verbosity          uint32
+	credentials      credentialFlags
 }
 
 // settings are the agent's configuration after files and flags were read.
@@ -60,11 +49,33 @@ type settings struct {
 	rootDir          string                              // absolute
 	linksDir         string                              // absolute
 	hostnameOverride string
+	runtimeCgroups   string
+	lock             lockFlags
 	api              apiFlags // paths are absolute
 	node             nodeobject.Options
 	machine          machineFlags
+	credentials      credentials.Settings
 	flags            map[string]string // as /flagz serves them
 	ids              userns.Range      // set apart for the user namespaces of pods
+}
+
+// commandLine is the agent's set of flags, and what they are bound to.
+type commandLine struct {
+	set   *pflag.FlagSet
+	flags flags
+	help  bool
+}
+
+// newCommandLine returns the flags, with the values of a configuration as defaults. An underscore
+// in the name of a flag counts as a hyphen, as for the kubelet.
+func newCommandLine(c *kubeletconfig.KubeletConfiguration) *commandLine {
+	line := &commandLine{set: pflag.NewFlagSet("seedlet", pflag.ContinueOnError)}
+	line.set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	line.flags.addTo(line.set)
+	addConfigFlags(line.set, c)
+	addCadvisorFlags(line.set)
+	line.set.BoolVarP(&line.help, "help", "h", false, "print the flags")
+	return line
 }
 
 func (f *flags) addTo(fs *pflag.FlagSet) {
@@ -77,79 +88,132 @@ func (f *flags) addTo(fs *pflag.FlagSet) {
 		"directory for links to the logs of containers")
 	fs.StringVar(&f.hostnameOverride, "hostname-override", "",
 		"name of the node, instead of the machine's host name")
+	fs.StringVar(&f.runtimeCgroups, "runtime-cgroups", "",
+		"cgroup of the container runtime, for its statistics")
+	fs.BoolVar(&f.seccompDefault, "seccomp-default", false,
+		"containers without a seccomp profile have the runtime's default one")
+	fs.StringVar(&f.mounterPath, "experimental-mounter-path", "",
+		"program that mounts: the agent does not start with one")
+	fs.Lookup("experimental-mounter-path").Deprecated = "a later release will not know it"
+	f.version = "false"
+	fs.Var(&f.version, "version", "print the version, or all about it (=raw), and exit; "+
+		"=v1.2.3+mine: report that version")
+	fs.Lookup("version").NoOptDefVal = "true"
+	addCollectionFlags(fs)
+	f.lock.addTo(fs)
 	f.api.addTo(fs)
 	f.node.addTo(fs)
-	f.serve.addTo(fs)
 	f.machine.addTo(fs)
-
-	fs.StringVar(&f.address, "address", "",
-		"address that the secure port and the read-only port listen on (default 0.0.0.0)")
-	fs.DurationVar(&f.fileCheckFrequency, "file-check-frequency", 0,
-		"how often manifests are read again when no change has been seen (default 20s)")
-	fs.StringVar(&f.healthzBindAddress, "healthz-bind-address", "",
-		"address that the health port listens on (default 127.0.0.1)")
-	fs.Int32Var(&f.healthzPort, "healthz-port", 0, "health port, 0 for none (default 10248)")
-	fs.DurationVar(&f.httpCheckFrequency, "http-check-frequency", 0,
-		"how often the manifest URL is read (default 20s)")
-	fs.StringVar(&f.imageEndpoint, "image-service-endpoint", "",
-		"socket of the CRI image service, if it is not the runtime's")
-	fs.StringVar(&f.loggingFormat, "logging-format", "", "format of logs: text or json")
-	fs.StringVar(&f.manifestPath, "pod-manifest-path", "",
-		"file or directory of manifests of static pods")
-	f.addManifestURLTo(fs)
-	fs.Int32Var(&f.maxPods, "max-pods", 0, "maximum number of pods on the node (default 110)")
-	fs.Int32Var(&f.readOnlyPort, "read-only-port", 0, "read-only port, 0 for none")
-	fs.StringVar(&f.runtimeEndpoint, "container-runtime-endpoint", "",
-		"socket of the CRI container runtime (default unix:///run/containerd/containerd.sock)")
-	fs.DurationVar(&f.runtimeTimeout, "runtime-request-timeout", 0,
-		"how long a call of the container runtime may take (default 2m)")
-	fs.Uint32VarP(&f.verbosity, "v", "v", 0, "verbosity of logs")
+	f.credentials.addTo(fs)
 }
 
-func (f *flags) addManifestURLTo(fs *pflag.FlagSet) {
-	fs.StringVar(&f.manifestURL, "manifest-url", "", "URL of manifests of static pods")
-	fs.Var(cliflag.NewColonSeparatedMultimapStringString(&f.manifestURLHeader),
-		"manifest-url-header", "headers to send to the manifest URL, as name:value,name:value; "+
-			"may be given more than once")
+// addCollectionFlags adds the flags of the collection of containers that have exited. Nothing reads
+// them: of each container one run that has exited stays.
+func addCollectionFlags(flags *pflag.FlagSet) {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	fs.Duration("minimum-container-ttl-duration", time.Duration(0),
+		"how long a container that has exited stays at least")
+	fs.Int32("maximum-dead-containers-per-container", 1, "exited runs of each container that stay")
+	fs.Int32("maximum-dead-containers", -1, "exited containers that stay, -1 for no limit")
+	fs.VisitAll(func(flag *pflag.Flag) { flag.Deprecated = "it has no effect: " + oneRunStays })
+	flags.AddFlagSet(fs)
 }
 
-// settings reads the configuration files and applies the flags to them.
-func (f *flags) settings(fs *pflag.FlagSet) (settings, error) {
-	if f.rootDir == "" {
-		return settings{}, fmt.Errorf("--root-dir: must not be empty")
+const oneRunStays = "one run that has exited stays of each container, for its log"
+
+// readSettings reads the command line and the configuration files. It returns no settings if the
+// command line asks for help or for the version only, which have been printed then.
+func readSettings(line *commandLine, args []string) (*settings, error) {
+	f := &line.flags
+	if len(line.set.Args()) > 0 {
+		return nil, fmt.Errorf("unknown argument %q", line.set.Arg(0))
 	}
-	rootDir, err := filepath.Abs(f.rootDir)
+	s, err := f.settings()
 	if err != nil {
-		return settings{}, fmt.Errorf("--root-dir: %w", err)
-	}
-	linksDir, err := filepath.Abs(f.linksDir)
-	if err != nil {
-		return settings{}, fmt.Errorf("--container-log-links-dir: %w", err)
-	}
-	api, err := f.api.absolute()
-	if err != nil {
-		return settings{}, err
-	}
-	options, err := f.node.options()
-	if err != nil {
-		return settings{}, err
+		return nil, err
 	}
 	loaded, err := loadConfig(f.configFile, f.configDir)
 	if err != nil {
-		return settings{}, err
+		return nil, err
 	}
-	if err := f.override(fs, loaded.Config); err != nil {
-		return settings{}, err
+	if err := overrideConfig(args, loaded.Config); err != nil {
+		return nil, err
+	}
+	if f.seccompDefault {
+		*loaded.Config.SeccompDefault = true
 	}
 	if err := loaded.Finish(); err != nil {
-		return settings{}, f.inFiles(err)
+		return nil, f.inFiles(err)
 	}
-	return settings{
-		config: loaded.Config, warnings: loaded.Warnings,
-		rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
-		api: api, machine: f.machine,
-		node: options, flags: servedFlags(fs),
-	}, nil
+	s.config, s.flags = loaded.Config, servedFlags(line.set)
+	s.warnings = append(loaded.Warnings, immaterialFlags(line.set)...)
+	return s, nil
+}
+
+// immaterialFlags returns a warning if flags are set that have no effect.
+func immaterialFlags(fs *pflag.FlagSet) []string {
+	var texts []string
+	fs.Visit(func(flag *pflag.Flag) {
+		if reason := immaterialReason(flag.Name); reason != "" {
+			texts = append(texts, fmt.Sprintf("--%s (%s)", flag.Name, reason))
+		}
+	})
+	if len(texts) == 0 {
+		return nil
+	}
+	return []string{"flags that are set and have no effect: " + strings.Join(texts, ", ")}
+}
+
+// immaterialReason returns why a flag without a field has no effect; empty if it has one.
+func immaterialReason(name string) string {
+	for _, f := range cadvisorFlags {
+		if f.name == name {
+			return f.reason
+		}
+	}
+	switch name {
+	case "minimum-container-ttl-duration", "maximum-dead-containers",
+		"maximum-dead-containers-per-container":
+		return oneRunStays
+	}
+	return ""
+}
+
+// settings returns the settings that do not depend on the configuration.
+func (f *flags) settings() (*settings, error) {
+	if f.rootDir == "" {
+		return nil, errors.New("--root-dir: must not be empty")
+	}
+	if f.mounterPath != "" {
+		return nil, errors.New("--experimental-mounter-path: a program that mounts is not supported; " +
+			"kubelets have said since 1.25 that the flag will be removed")
+	}
+	rootDir, err := filepath.Abs(f.rootDir)
+	if err != nil {
+		return nil, fmt.Errorf("--root-dir: %w", err)
+	}
+	linksDir, err := filepath.Abs(f.linksDir)
+	if err != nil {
+		return nil, fmt.Errorf("--container-log-links-dir: %w", err)
+	}
+	if err := f.lock.check(); err != nil {
+		return nil, err
+	}
+	sources, err := f.credentials.settings(rootDir)
+	if err != nil {
+		return nil, err
+	}
+	api, err := f.api.absolute()
+	if err != nil {
+		return nil, err
+	}
+	options, err := f.node.options(f.version.reported())
+	if err != nil {
+		return nil, err
+	}
+	return &settings{rootDir: rootDir, linksDir: linksDir, hostnameOverride: f.hostnameOverride,
+		runtimeCgroups: f.runtimeCgroups, lock: f.lock, api: api, machine: f.machine,
+		node: options, credentials: sources}, nil
 }
 
 // inFiles adds the names of the configuration files to an error about their fields.
@@ -163,59 +227,41 @@ func (f *flags) inFiles(err error) error {
 	return err
 }
 
-// override sets the fields whose flags are on the command line. A zero there is a choice of the
-// user, so flags are tested for having been set, not for their value.
-func (f *flags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) error {
-	manifestPath := f.manifestPath
-	if manifestPath != "" { // in a flag, a relative path is relative to the working directory
-		path, err := filepath.Abs(manifestPath)
-		if err != nil {
-			return fmt.Errorf("--pod-manifest-path: %w", err)
-		}
-		manifestPath = path
+// defaultConfig returns the configuration of an agent without files.
+func defaultConfig() *kubeletconfig.KubeletConfiguration {
+	loaded, err := config.Load(nil, nil)
+	if err != nil {
+		panic(err) // no file was read
 	}
-	set := map[string]func(){
-		"address":                    func() { c.Address = f.address },
-		"container-runtime-endpoint": func() { c.ContainerRuntimeEndpoint = f.runtimeEndpoint },
-		"file-check-frequency": func() {
-			c.FileCheckFrequency = metav1.Duration{Duration: f.fileCheckFrequency}
-		},
-		"healthz-bind-address": func() { c.HealthzBindAddress = f.healthzBindAddress },
-		"healthz-port":         func() { c.HealthzPort = &f.healthzPort },
-		"http-check-frequency": func() {
-			c.HTTPCheckFrequency = metav1.Duration{Duration: f.httpCheckFrequency}
-		},
-		"image-service-endpoint": func() { c.ImageServiceEndpoint = f.imageEndpoint },
-		"logging-format":         func() { c.Logging.Format = f.loggingFormat },
-		"manifest-url":           func() { c.StaticPodURL = f.manifestURL },
-		"manifest-url-header":    func() { c.StaticPodURLHeader = f.manifestURLHeader },
-		"max-pods":               func() { c.MaxPods = f.maxPods },
-		"pod-manifest-path":      func() { c.StaticPodPath = manifestPath },
-		"read-only-port":         func() { c.ReadOnlyPort = f.readOnlyPort },
-		"runtime-request-timeout": func() {
-			c.RuntimeRequestTimeout = metav1.Duration{Duration: f.runtimeTimeout}
-		},
-		"v": func() { c.Logging.Verbosity = logsapi.VerbosityLevel(f.verbosity) },
+	return loaded.Config
+}
+
+// printInformation prints what the command line asks for instead of an agent, and reports whether
+// it asks for anything.
+func (line *commandLine) printInformation() bool {
+	switch {
+	case line.help:
+		fmt.Printf("%s\n\nUsage:\n  seedlet [flags]\n\nFlags:\n%s", description,
+			line.set.FlagUsagesWrapped(2))
+	case line.flags.version == "true":
+		fmt.Printf("Kubernetes %s\n", version)
+	case line.flags.version == "raw":
+		fmt.Printf("%#v\n", rawVersion())
+	default:
+		return false
 	}
-	var err error
-	fs.Visit(func(flag *pflag.Flag) {
-		if apply, ok := set[flag.Name]; ok {
-			apply()
-		}
-		// In the file a zero means the default of these fields. On the command line it is an error.
-		zero := flag.Value.String() == "0" || flag.Value.String() == "0s"
-		if zero && slices.Contains([]string{
-			"file-check-frequency", "http-check-frequency", "max-pods",
-			"runtime-request-timeout"}, flag.Name) {
-			err = fmt.Errorf("--%s: must be greater than zero", flag.Name)
+	return true
+}
+
+// servedFlags returns the flags as /flagz serves them: without values that may be secret.
+func servedFlags(fs *pflag.FlagSet) map[string]string {
+	shown := map[string]string{}
+	fs.VisitAll(func(flag *pflag.Flag) {
+		shown[flag.Name] = flag.Value.String()
+		switch flag.Name {
+		case "manifest-url-header", "manifest-url", "storage-driver-password":
+			shown[flag.Name] = "CLASSIFIED"
 		}
 	})
-	if err != nil {
-		return err
-	}
-	f.machine.override(fs, c)
-	if err := f.serve.override(fs, c); err != nil {
-		return err
-	}
-	return f.node.override(fs, c)
+	return shown
 }

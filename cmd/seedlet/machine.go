@@ -29,27 +29,19 @@ import (
 type machineFlags struct {
 	// kernelSettingsRoot has no flag in the kubelet: a second agent on a machine, as in tests, leaves
 	// the kernel alone.
-	kernelSettingsRoot    string
-	protectKernelDefaults bool
-	makeIPTablesChains    bool
+	kernelSettingsRoot string
+	ids                host.IDFiles
 }
 
 func (f *machineFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kernelSettingsRoot, "kernel-settings-root", "/proc/sys",
 		"directory of the sysctls that the node needs; empty: they are left as they are")
-	fs.BoolVar(&f.protectKernelDefaults, "protect-kernel-defaults", false,
-		"refuse to start if a sysctl is not as the node needs it, instead of setting it")
-	fs.BoolVar(&f.makeIPTablesChains, "make-iptables-util-chains", true,
-		"create the iptables chains that other programs look for (KUBE-IPTABLES-HINT)")
-}
-
-// override sets the fields whose flags are on the command line.
-func (f *machineFlags) override(fs *pflag.FlagSet, c *kubeletconfig.KubeletConfiguration) {
-	if fs.Changed("protect-kernel-defaults") {
-		c.ProtectKernelDefaults = f.protectKernelDefaults
-	}
-	if fs.Changed("make-iptables-util-chains") {
-		c.MakeIPTablesUtilChains = &f.makeIPTablesChains
+	fs.StringVar(&f.ids.Machine, "machine-id-file", host.DefaultIDFiles.Machine,
+		"files that may have the machine's ID: the first one that exists counts")
+	fs.StringVar(&f.ids.Boot, "boot-id-file", host.DefaultIDFiles.Boot,
+		"files that may have the ID of the machine's boot: the first one that exists counts")
+	for _, name := range []string{"machine-id-file", "boot-id-file"} {
+		fs.Lookup(name).Deprecated = "it is a flag of cAdvisor, and a later release will not know it"
 	}
 }
 

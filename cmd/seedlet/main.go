@@ -11,10 +11,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
 // version is the Kubernetes release whose API and behaviour the agent implements. kubeadm parses it
@@ -38,25 +41,40 @@ func main() {
 	}
 }
 
+// description is the head of --help.
+const description = "The node agent: runs the pods that this node is to run."
+
 func newCommand() *cobra.Command {
-	var f flags
 	cmd := &cobra.Command{
 		Use:           "seedlet",
-		Short:         "The node agent: runs the pods that this node is to run.",
-		Version:       version,
-		Args:          cobra.NoArgs,
+		Short:         description,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.settings(cmd.Flags())
+		// Flags are parsed twice, as they override the files that they name.
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			line := newCommandLine(defaultConfig())
+			if err := line.set.Parse(args); err != nil {
+				return err
+			}
+			if line.printInformation() {
+				return nil
+			}
+			s, err := readSettings(line, args)
 			if err != nil {
 				return err
 			}
-			return run(cmd.Context(), s)
+			return run(cmd.Context(), *s)
 		},
 	}
-	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n")
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	f.addTo(cmd.Flags())
 	return cmd
+}
+
+// rawVersion is what --version=raw prints, in the form of every component of Kubernetes.
+func rawVersion() apiversion.Info {
+	own := utilversion.MustParseSemantic(version)
+	return apiversion.Info{Major: fmt.Sprint(own.Major()), Minor: fmt.Sprint(own.Minor()),
+		GitVersion: version, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,9 +69,11 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // agentCommand returns the agent as a process with mounts of its own, which end with it. It has no
-// chains of iptables made, since it shares the network of the machine.
+// chains of iptables made, and no port that it would have without a file, since it shares the
+// network of the machine.
 func agentCommand(ctx context.Context, args ...string) *exec.Cmd {
-	args = append([]string{"--kernel-settings-root=", "--make-iptables-util-chains=false"}, args...)
+	args = append([]string{"--kernel-settings-root=", "--make-iptables-util-chains=false",
+		"--read-only-port=0"}, args...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), runVariable+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -110,17 +113,13 @@ func TestVersion(t *testing.T) {
 // Each mistake leads to exit code 1 and one line that names the flag or field.
 func TestMistakes(t *testing.T) {
 	dir := t.TempDir()
-	unknown := write(t, filepath.Join(dir, "unknown.yaml"), header+"maxPodz: 3\n")
 	wrong := write(t, filepath.Join(dir, "wrong.yaml"), header+"maxPods: many\n")
 	dropIn := write(t, filepath.Join(dir, "conf.d", "10-a.conf"), header+"healthzPort: 70000\n")
 	pipe := filepath.Join(dir, "pipes.d", "10-pipe.conf")
 	if err := errors.Join(os.Mkdir(filepath.Dir(pipe), 0o755), unix.Mkfifo(pipe, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	cases := []struct {
-		name, want string
-		args       []string
-	}{
+	checkMistakes(t, []mistake{
 		{"configuration is a pipe", "--config: " + pipe + " is not a regular file",
 			[]string{"--config", pipe}},
 		{"endless configuration", "--config: /dev/zero is not a regular file",
@@ -129,14 +128,12 @@ func TestMistakes(t *testing.T) {
 		{"unknown flag", "--frobnicate", []string{"--frobnicate"}},
 		{"argument", "extra", []string{"extra"}},
 		{"no number", "--max-pods", []string{"--max-pods", "many"}},
-		{"zero", "--max-pods", []string{"--max-pods", "0"}},
-		{"zero time", "--file-check-frequency", []string{"--file-check-frequency", "0s"}},
+		{"zero time", "fileCheckFrequency", []string{"--file-check-frequency", "0s"}},
 		{"negative", "maxPods", []string{"--max-pods", "-3"}},
-		{"zero period", "--http-check-frequency", []string{"--http-check-frequency", "0s"}},
+		{"zero period", "httpCheckFrequency", []string{"--http-check-frequency", "0s"}},
 		{"header", "--manifest-url-header", []string{"--manifest-url-header", "a"}},
 		{"no file", "--config: open /none.yaml", []string{"--config", "/none.yaml"}},
 		{"no directory", "--config-dir", []string{"--config-dir", "/none.d"}},
-		{"unknown field", unknown, []string{"--config", unknown}},
 		{"wrong type", "maxPods", []string{"--config", wrong}},
 		{"drop-in", "healthzPort", []string{"--config-dir", filepath.Dir(dropIn)}},
 		{"node name", "--hostname-override", []string{"--hostname-override", "no_name"}},
@@ -148,11 +145,48 @@ func TestMistakes(t *testing.T) {
 		{"cloud", "--cloud-provider", []string{"--cloud-provider", "acme"}},
 		{"taint", "--register-with-taints", []string{"--register-with-taints", "a=b"}},
 		{"root", "--root-dir", []string{"--root-dir", ""}},
-		{"port", "--port", []string{"--port", "0"}},
+		{"port", "port", []string{"--port", "0"}},
+		{"address", "--address", []string{"--address", "here"}},
+		{"version", "--version", []string{"--version=v1.35.0"}},
+		{"reserved memory", "--reserved-memory", []string{"--reserved-memory", "memory=1Gi"}},
+		{"gate", "featureGates[Frobnicate]", []string{"--feature-gates", "Frobnicate=true"}},
+		{"locked gate", "featureGates[NodeSwap]", []string{"--feature-gates", "NodeSwap=false"}},
+		{"policy", "cpuManagerPolicy", []string{"--cpu-manager-policy", "static"}},
+		{"mounter", "--experimental-mounter-path", []string{"--experimental-mounter-path", "/m"}},
+		{"lock", "--exit-on-lock-contention", []string{"--exit-on-lock-contention"}},
+		{"module", "logging.vmodule", []string{"--vmodule", "a=1", "--logging-format", "json"}},
 		{"mode", "authorization.mode", []string{"--authorization-mode", "RBAC"}},
 		{"bootstrap alone", "--bootstrap-kubeconfig", []string{"--bootstrap-kubeconfig", "/x"}},
 		{"certificates", "--cert-dir", []string{"--cert-dir", ""}},
-	}
+	})
+}
+
+// The plugins that provide credentials are read before the agent does anything.
+func TestMistakesAboutPlugins(t *testing.T) {
+	dir := t.TempDir()
+	config := write(t, filepath.Join(dir, "config.yaml"), header)
+	providers := filepath.Dir(write(t, filepath.Join(dir, "providers.d", "a.yaml"),
+		"apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"+
+			"- {name: none, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [a.example], "+
+			"defaultCacheDuration: 1m}\n"))
+	checkMistakes(t, []mistake{
+		{"plugins alone", "--image-credential-provider-bin-dir",
+			[]string{"--image-credential-provider-config", config}},
+		{"kind of plugins", config + ": want apiVersion", []string{
+			"--image-credential-provider-config", config, "--image-credential-provider-bin-dir", dir}},
+		{"no plugin", "--image-credential-provider-bin-dir: exec: ", []string{
+			"--image-credential-provider-config", providers, "--image-credential-provider-bin-dir", dir}},
+	})
+}
+
+// mistake is a command line that keeps the agent from starting, and a part of what it says.
+type mistake struct {
+	name, want string
+	args       []string
+}
+
+func checkMistakes(t *testing.T, cases []mistake) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := command(t, c.args...)
@@ -160,12 +194,35 @@ func TestMistakes(t *testing.T) {
 			if cmd.ProcessState.ExitCode() != 1 {
 				t.Errorf("exit code %d, %v", cmd.ProcessState.ExitCode(), err)
 			}
-			text := string(out)
+			text := withoutDeprecations(string(out))
 			if strings.Count(text, "\n") != 1 || !strings.Contains(text, c.want) {
 				t.Errorf("says %q, want one line with %q", text, c.want)
 			}
 		})
 	}
+}
+
+// withoutDeprecations returns the output of the agent without its lines on deprecated flags.
+func withoutDeprecations(text string) string {
+	lines := slices.DeleteFunc(strings.SplitAfter(text, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "Flag --") && strings.Contains(line, " has been deprecated, ")
+	})
+	return strings.Join(lines, "")
+}
+
+// settingsOf returns the settings that a command line makes.
+func settingsOf(t *testing.T, args ...string) *settings {
+	t.Helper()
+	line := newCommandLine(defaultConfig())
+	line.set.SetOutput(io.Discard)
+	if err := line.set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSettings(line, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // Flags override drop-in files, which override the file in the order of their names.
@@ -174,25 +231,16 @@ func TestPrecedence(t *testing.T) {
 	file := write(t, filepath.Join(dir, "config.yaml"), header+
 		"maxPods: 1\nreadOnlyPort: 1\nhealthzPort: 1\nstaticPodPath: manifests\n"+
 		"staticPodURL: http://x/\nstaticPodURLHeader: {z: [\"0\"]}\n"+
-		"logging: {verbosity: 7}\n")
+		"logging: {verbosity: 7}\nfeatureGates: {MemoryQoS: true}\n")
 	write(t, filepath.Join(dir, "d", "20.conf"), header+"readOnlyPort: 3\n")
 	write(t, filepath.Join(dir, "d", "10.conf"), header+"readOnlyPort: 2\nhealthzPort: 2\n")
 	write(t, filepath.Join(dir, "d", "30.txt"), "not read")
-	var f flags
-	cmd := newCommand()
-	cmd.ResetFlags()
-	f.addTo(cmd.Flags())
-	if err := cmd.ParseFlags([]string{"--config", file, "--config-dir", filepath.Join(dir, "d"),
-		"--healthz-port", "0", "-v=0", "--node-labels", "a=b,c=d", "--node-labels", "e=f",
+	s := settingsOf(t, "--config", file, "--config-dir", filepath.Join(dir, "d"),
+		"--healthz-port", "0", "-v=0", "--node-labels", "a=b,c=d", "--node_labels", "e=f",
 		"--node-ip", "192.0.2.1,2001:db8::1", "--register-node=false",
 		"--manifest-url-header", "a:1,b:2", "--manifest-url-header", "a:3",
-		"--register-with-taints", "k=v:NoSchedule,l:NoExecute"}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := f.settings(cmd.Flags())
-	if err != nil {
-		t.Fatal(err)
-	}
+		"--feature-gates", "EventedPLEG=true", "--eviction-hard", "memory.available<1Gi",
+		"--register-with-taints", "k=v:NoSchedule,l:NoExecute", "--seccomp-default")
 	c := s.config
 	if c.MaxPods != 1 || c.ReadOnlyPort != 3 || *c.HealthzPort != 0 || c.Logging.Verbosity != 0 {
 		t.Errorf("maxPods %d, readOnlyPort %d, healthzPort %d, verbosity %d; want 1, 3, 0, 0",
@@ -208,6 +256,11 @@ func TestPrecedence(t *testing.T) {
 	if len(s.node.Labels) != 3 || len(s.node.IPs) != 2 || *c.RegisterNode ||
 		len(c.RegisterWithTaints) != 2 || c.RegisterWithTaints[1].Effect != v1.TaintEffectNoExecute {
 		t.Errorf("%+v, %v", s.node, c.RegisterWithTaints)
+	}
+	if !c.FeatureGates["EventedPLEG"] || !c.FeatureGates["MemoryQoS"] || !*c.SeccompDefault ||
+		len(c.EvictionHard) != 1 || c.EvictionHard["memory.available"] != "1Gi" {
+		t.Errorf("gates %v, seccomp %v, thresholds %v", c.FeatureGates, *c.SeccompDefault,
+			c.EvictionHard)
 	}
 	if s.rootDir != defaultRootDir || c.RuntimeRequestTimeout.Duration != 2*time.Minute {
 		t.Errorf("root %q, timeout %v", s.rootDir, c.RuntimeRequestTimeout)
@@ -236,7 +289,7 @@ func TestWithoutRuntime(t *testing.T) {
 	page := httptest.NewServer(http.HandlerFunc(listPods))
 	defer page.Close()
 	config := write(t, filepath.Join(dir, "config.yaml"), header+
-		"staticPodPath: manifests\naddress: 127.0.0.1\nhairpinMode: hairpin-veth\npodLogsDir: "+
+		"staticPodPath: manifests\naddress: 127.0.0.1\nhairpinMode: none\nmaxPodz: 3\npodLogsDir: "+
 		filepath.Join(dir, "logs")+"\nstaticPodURL: "+page.URL+"\n"+
 		"staticPodURLHeader: {X-Name: [far]}\n")
 	cmd := command(t, "--config", config, "--root-dir", filepath.Join(dir, "root"),
@@ -286,9 +339,10 @@ func TestWithoutRuntime(t *testing.T) {
 		t.Errorf("no step durations in the metrics:\n%s", metrics)
 	}
 	endInOrder(t, cmd, notified)
-	for _, field := range []string{"hairpinMode", "authentication.webhook.enabled"} {
-		if !strings.Contains(log.String(), field) {
-			t.Errorf("no warning of %s, which has no effect", field)
+	for _, words := range []string{"hairpinMode", "authentication.webhook.enabled", "maxPodz",
+		"Flag --port has been deprecated, "} {
+		if !strings.Contains(log.String(), words) {
+			t.Errorf("no warning with %q", words)
 		}
 	}
 }

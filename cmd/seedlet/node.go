@@ -20,7 +20,9 @@ import (
 	"seedlet.dev/realworld/breaker"
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/containerapi"
+	"seedlet.dev/realworld/credentials"
 	"seedlet.dev/realworld/cri"
+	"seedlet.dev/realworld/csi"
 	"seedlet.dev/realworld/disk"
 	"seedlet.dev/realworld/host"
 	"seedlet.dev/realworld/identity"
@@ -45,7 +47,15 @@ const closeTimeout = 5 * time.Second
 // run runs the agent until the context is done. It returns an error only if the agent cannot start.
 // The container runtime need not be reachable.
 func run(ctx context.Context, s settings) error {
-	boot, err := host.Boot("/", s.rootDir)
+	if err := log.Configure(&s.config.Logging, s.config.FeatureGates); err != nil {
+		return err
+	}
+	defer log.Flush()
+	ctx, err := s.lock.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	boot, err := host.Boot("/", s.rootDir, s.machine.ids)
 	if err != nil {
 		return err
 	}
@@ -66,10 +76,6 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	boot.NameAddresses, _ = host.LookUpName(ctx, s.node.NameToResolve(nodeName))
-	if err := log.Configure(&s.config.Logging); err != nil {
-		return err
-	}
-	defer log.Flush()
 	klog.InfoS("starting", "version", version, "node", nodeName, "rootDir", s.rootDir,
 		"staticPodPath", s.config.StaticPodPath,
 		"staticPodURL", manifest.RedactURL(s.config.StaticPodURL),
@@ -140,7 +146,9 @@ type node struct {
 	host     *host.Port
 	network  *network.Port
 	plugins  *plugins.Port
-	api      *apiConnection // nil without an API server
+	csi      *csi.Port
+	images   *credentials.Port // credentials for them
+	api      *apiConnection    // nil without an API server
 	requests *web.Port
 	access   *access.Access    // nil while there is no secure port
 	serving  *identity.Serving // nil while there is no secure port
@@ -173,12 +181,16 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 	if err != nil {
 		return nil, err
 	}
-	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir})
+	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir,
+		IDs: s.machine.ids})
 	n.network = network.New(network.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	warn := func(problem string) { klog.InfoS(problem, "severity", "warning") }
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})
 	n.plugins = plugins.New(plugins.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn,
 		Dir: filepath.Join(s.rootDir, "plugins_registry")})
+	n.csi = csi.New(csi.Options{Clock: ticks, Deliver: n.runner.Deliver,
+		Intercept: n.metrics.CSICalls})
+	n.images = credentials.New(credentials.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
 			n.runner.Deliver); err != nil {
@@ -201,6 +213,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 		Core: withBreaker(core.New(core.Options{
 			Config: c, NodeName: nodeName, RootDir: s.rootDir, ManifestPath: c.StaticPodPath,
 			LinksDir: s.linksDir, HasAPIServer: n.api != nil, Node: s.node, IDs: s.ids,
+			Credentials: s.credentials,
 		}), panics),
 		Ports:     n.ports(logs),
 		Stopwatch: ticks.Elapsed, Observe: n.observer(),
@@ -221,7 +234,9 @@ func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network, world.PortPlugins: n.plugins,
-		world.PortRequests: n.requests, world.PortLog: logs, world.PortAPI: logs,
+		world.PortCSI:         n.csi,
+		world.PortCredentials: n.images,
+		world.PortRequests:    n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
 	if n.api != nil {
 		ports[world.PortAPI] = n.api.port
@@ -272,6 +287,8 @@ func (n *node) close() {
 		n.host.Close()
 		n.network.Close()
 		n.plugins.Close()
+		n.csi.Close()
+		n.images.Close()
 		n.iptables.Close()
 		logError(n.oomWatch.Close())
 		if n.serving != nil {

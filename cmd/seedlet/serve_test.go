@@ -110,7 +110,8 @@ func TestSecurePort(t *testing.T) {
 		&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	port := freePort(t)
 	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
-	cmd := command(t, "--address", "127.0.0.1", "--port", fmt.Sprint(port),
+	cmd := command(t, "--config", write(t, filepath.Join(dir, "config.yaml"), header),
+		"--address", "127.0.0.1", "--port", fmt.Sprint(port),
 		"--kubeconfig", write(t, filepath.Join(dir, "kubelet.conf"),
 			fmt.Sprintf(kubeconfig, server.URL)),
 		"--cert-dir", filepath.Join(dir, "pki"), "--root-dir", filepath.Join(dir, "root"),

@@ -28,11 +28,13 @@ func loadAndFinish(t *testing.T, base *File, dropIns ...File) *Loaded {
 func TestLoadWithoutFilesGivesDefaults(t *testing.T) {
 	l := loadAndFinish(t, nil)
 	c := l.Config
-	if len(l.Warnings) != 0 {
+	if len(l.Warnings) != 1 || !strings.HasPrefix(l.Warnings[0], "authentication.anonymous and ") {
 		t.Errorf("warnings %q", l.Warnings)
 	}
 	if c.FileCheckFrequency.Duration != 20*time.Second || c.MaxPods != 110 ||
-		*c.HealthzPort != 10248 || c.ReadOnlyPort != 0 || c.PodLogsDir != "/var/log/pods" ||
+		*c.HealthzPort != 10248 || c.ReadOnlyPort != 10255 || !*c.Authentication.Anonymous.Enabled ||
+		*c.Authentication.Webhook.Enabled || c.Authorization.Mode != "AlwaysAllow" ||
+		c.PodLogsDir != "/var/log/pods" ||
 		c.RuntimeRequestTimeout.Duration != 2*time.Minute || c.StaticPodPath != "" ||
 		c.CrashLoopBackOff.MaxContainerRestartPeriod.Duration != 300*time.Second {
 		t.Errorf("unexpected defaults: %+v", c)
@@ -67,20 +69,13 @@ staticPodPath: manifests
 	if got := l.Config.Authentication.X509.ClientCAFile; got != "/var/lib/kubelet/pki/ca.crt" {
 		t.Errorf("clientCAFile %q does not start at the file", got)
 	}
-	want := "configuration fields that are set but have no effect yet: " +
-		"logging.options.json.infoBufferSize, logging.options.text.infoBufferSize"
-	if len(l.Warnings) != 1 || l.Warnings[0] != want {
-		t.Errorf("warnings %q, want %q", l.Warnings, want)
+	if len(l.Warnings) > 0 || l.Config.ReadOnlyPort != 0 {
+		t.Errorf("warnings %q, read-only port %d", l.Warnings, l.Config.ReadOnlyPort)
 	}
 }
 
 func TestLoadRejects(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
-		{"unknown field", header + "maxPodz: 5\nlogging: {colour: x}\n",
-			"c.yaml: unknown field logging.colour, maxPodz"},
-		{"wrong case", header + "maxpods: 5\n", "c.yaml: unknown field maxpods"},
-		{"duplicate key", header + "maxPods: 5\nmaxPods: 6\n",
-			`c.yaml: line 4: key "maxPods" already set in map`},
 		{"wrong type", header + "maxPods: many\n",
 			"c.yaml: maxPods: want a number (int32), have string"},
 		{"bad duration", header + "fileCheckFrequency: soon\n",
@@ -88,7 +83,6 @@ func TestLoadRejects(t *testing.T) {
 		{"empty", "# nothing\n", "c.yaml: the file is empty, want kind KubeletConfiguration"},
 		{"no kind", "maxPods: 5\n", "c.yaml: want apiVersion kubelet.config.k8s.io/v1beta1, " +
 			`kind KubeletConfiguration; have apiVersion "", kind ""`},
-		{"two documents", header + "---\n" + header, "c.yaml: want one YAML document, have 2"},
 		{"a list", "- 1\n", "c.yaml: want an object, have array"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,6 +95,64 @@ func TestLoadRejects(t *testing.T) {
 				t.Errorf("as a drop-in: got %v", err)
 			}
 		})
+	}
+}
+
+// The configuration is decoded strictly first; what only a strict decoder rejects is a warning that
+// names the field. In a drop-in a duplicate key is an error.
+func TestLoadIsLenient(t *testing.T) {
+	for _, c := range []struct {
+		name, body, warning, dropIn string
+		maxPods                     int32
+	}{
+		{"unknown field", "maxPodz: 5\nlogging: {colour: x}\n",
+			"c.yaml: unknown fields, which are ignored: logging.colour, maxPodz", "", 110},
+		{"wrong case", "maxpods: 5\n", "c.yaml: unknown fields, which are ignored: maxpods", "", 110},
+		{"duplicate key", "maxPods: 5\nmaxPods: 6\n", `c.yaml: line 4: key "maxPods" already set in ` +
+			"map: the last value counts, of the first document",
+			`c.yaml: line 4: key "maxPods" already set in map`, 6},
+		{"two documents", "maxPods: 7\n---\n" + header, "c.yaml: want one YAML document, have 2: " +
+			"the last value counts, of the first document",
+			"c.yaml: want one YAML document, have 2", 7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := configFile("c.yaml", c.body)
+			l, err := Load(&file, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{c.warning}, l.Warnings); diff != "" {
+				t.Error(diff)
+			}
+			if l.Config.MaxPods != c.maxPods {
+				t.Errorf("maxPods %d, want %d", l.Config.MaxPods, c.maxPods)
+			}
+			_, err = Load(nil, []File{file})
+			if err == nil && c.dropIn != "" || err != nil && err.Error() != c.dropIn {
+				t.Errorf("as a drop-in: %v, want %q", err, c.dropIn)
+			}
+		})
+	}
+}
+
+// A default that depends on another field is that of the base file, and does not change with a
+// drop-in. Without a base file the drop-ins change the defaults of a kubelet without files.
+func TestDefaultsComeBeforeDropIns(t *testing.T) {
+	base := configFile("/etc/base.yaml", "evictionHard: {}\n")
+	dropIn := configFile("/etc/d/10.conf", "nodeStatusUpdateFrequency: 7s\n"+
+		"serializeImagePulls: false\n")
+	c := loadAndFinish(t, &base, dropIn).Config
+	if c.NodeStatusReportFrequency.Duration != 5*time.Minute || *c.SerializeImagePulls ||
+		len(c.EvictionHard) > 0 || c.ReadOnlyPort != 0 {
+		t.Errorf("report %v, serialize %v, thresholds %v, read-only port %d",
+			c.NodeStatusReportFrequency, *c.SerializeImagePulls, c.EvictionHard, c.ReadOnlyPort)
+	}
+	parallel := configFile("/etc/d/20.conf", "maxParallelImagePulls: 4\n")
+	if l, err := Load(&base, []File{parallel}); err != nil || l.Finish() == nil {
+		t.Error("the default of serializeImagePulls followed a drop-in")
+	}
+	if c = loadAndFinish(t, nil, dropIn).Config; c.ReadOnlyPort != 10255 || *c.SerializeImagePulls {
+		t.Errorf("without a base file: read-only port %d, %v", c.ReadOnlyPort, *c.SerializeImagePulls)
 	}
 }
 

@@ -23,6 +23,22 @@ var evictionHardDefaults = []struct{ signal, threshold string }{
 
 // SetDefaults sets the fields that are not set to the defaults of kubelet v1.36. It is idempotent.
 func SetDefaults(c *configuration) {
+	setDefaults(c)
+	defaultThresholds(c)
+}
+
+// setLegacyDefaults makes the defaults those of a kubelet without a configuration file, which has
+// kept the defaults of its flags from the time before there was one (applyLegacyDefaults in
+// cmd/kubelet/app/options).
+func setLegacyDefaults(c *configuration) {
+	*c.Authentication.Anonymous.Enabled = true
+	*c.Authentication.Webhook.Enabled = false
+	c.Authorization.Mode = kubeletconfigv1beta1.KubeletAuthorizationModeAlwaysAllow
+	c.ReadOnlyPort = 10255
+}
+
+// setDefaults sets all defaults but those of thresholds.
+func setDefaults(c *configuration) {
 	defaultSources(c)
 	defaultServer(c)
 	defaultNodeStatus(c)
@@ -133,11 +149,15 @@ func defaultResources(c *configuration) {
 	setPointer(&c.UserNamespaces.IDsPerPod, idsPerPodUnit)
 }
 
-// defaultEviction sets the defaults of eviction. Thresholds that the user sets replace all default
-// thresholds, unless mergeDefaultEvictionSettings is set.
+// defaultEviction sets the defaults of eviction but those of thresholds.
 func defaultEviction(c *configuration) {
 	setPointer(&c.MergeDefaultEvictionSettings, false)
 	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
+}
+
+// defaultThresholds sets the default thresholds. Those that the user sets replace all of them,
+// unless mergeDefaultEvictionSettings is set.
+func defaultThresholds(c *configuration) {
 	if c.EvictionHard != nil && !*c.MergeDefaultEvictionSettings {
 		return
 	}

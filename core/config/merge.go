@@ -26,21 +26,6 @@ func mergePatch(base, patch map[string]any) {
 	}
 }
 
-// addDefaultThresholds adds the default eviction thresholds to a base file without thresholds if
-// the drop-in has any. The kubelet adds the defaults to the base file before it merges, so a
-// drop-in that changes one threshold keeps the others.
-func addDefaultThresholds(base, patch map[string]any) {
-	const field = "evictionHard"
-	if base[field] != nil || patch[field] == nil {
-		return
-	}
-	thresholds := map[string]any{}
-	for _, d := range evictionHardDefaults {
-		thresholds[d.signal] = d.threshold
-	}
-	base[field] = thresholds
-}
-
 // pathFields are the fields that hold paths, which may be relative to the file.
 var pathFields = [][]string{
 	{"staticPodPath"},

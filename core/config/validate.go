@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -17,6 +18,10 @@ import (
 // IP).
 func Validate(c *configuration) field.ErrorList {
 	v := &validator{config: c}
+	v.checkGates()
+	if len(v.errs) > 0 {
+		return v.errs // which features there are decides what else is valid
+	}
 	v.checkSources()
 	v.checkServer()
 	v.checkNodeStatus()
@@ -29,6 +34,9 @@ func Validate(c *configuration) field.ErrorList {
 	v.checkShutdown()
 	v.checkLogging()
 	v.checkTracing()
+	if len(v.errs) == 0 {
+		v.checkRefused()
+	}
 	return v.errs
 }
 
@@ -55,9 +63,6 @@ func (v *validator) checkSources() {
 	v.atLeast("eventRecordQPS", int64(*c.EventRecordQPS), 0)
 	v.oneOf("configMapAndSecretChangeDetectionStrategy",
 		string(c.ConfigMapAndSecretChangeDetectionStrategy), "Get", "Cache", "Watch")
-	if c.RunOnce {
-		v.invalid("runOnce", c.RunOnce, "running once and exiting is not supported")
-	}
 	if len(c.ShowHiddenMetricsForVersion) > 0 && c.ShowHiddenMetricsForVersion != "1.35" {
 		v.invalid("showHiddenMetricsForVersion", c.ShowHiddenMetricsForVersion,
 			"must be the previous minor version, 1.35")
@@ -76,7 +81,7 @@ func (v *validator) checkServer() {
 		string(kubeletconfigv1beta1.KubeletAuthorizationModeWebhook))
 	v.oneOf("tlsMinVersion", c.TLSMinVersion, "",
 		"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
-	if c.ServerTLSBootstrap && !isGateOn(v.config, "RotateKubeletServerCertificate", true) {
+	if c.ServerTLSBootstrap && !isGateOn(v.config, "RotateKubeletServerCertificate") {
 		v.invalid("serverTLSBootstrap", true, "needs feature gate RotateKubeletServerCertificate")
 	}
 	if *c.EnableSystemLogQuery && !*c.EnableSystemLogHandler {
@@ -162,8 +167,13 @@ func (v *validator) checkPodLogs() {
 	v.atLeast("containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2)
 	v.atLeast("containerLogMaxWorkers", int64(*c.ContainerLogMaxWorkers), 1)
 	v.durationAtLeast("containerLogMonitorInterval", *c.ContainerLogMonitorInterval, 3*time.Second)
-	v.durationWithin("crashLoopBackOff.maxContainerRestartPeriod",
-		*c.CrashLoopBackOff.MaxContainerRestartPeriod, time.Second, 300*time.Second)
+	longest := *c.CrashLoopBackOff.MaxContainerRestartPeriod
+	v.durationWithin("crashLoopBackOff.maxContainerRestartPeriod", longest, time.Second,
+		300*time.Second)
+	if longest.Duration != 300*time.Second && !isGateOn(c, gateCrashLoopMax) {
+		v.invalid("crashLoopBackOff.maxContainerRestartPeriod", longest.Duration.String(),
+			"needs feature gate "+gateCrashLoopMax)
+	}
 }
 
 func (v *validator) checkShutdown() {
@@ -175,6 +185,9 @@ func (v *validator) checkShutdown() {
 	}
 	v.zeroOrSeconds("shutdownGracePeriod", total)
 	v.zeroOrSeconds("shutdownGracePeriodCriticalPods", critical)
+	if total.Duration+critical.Duration > 0 && !isGateOn(c, gateShutdown) {
+		v.add(field.Forbidden(fieldPath("shutdownGracePeriod"), "needs feature gate "+gateShutdown))
+	}
 	if len(c.ShutdownGracePeriodByPodPriority) == 0 {
 		return
 	}
@@ -182,7 +195,7 @@ func (v *validator) checkShutdown() {
 		v.add(field.Forbidden(fieldPath("shutdownGracePeriodByPodPriority"), "cannot be set together "+
 			"with shutdownGracePeriod or shutdownGracePeriodCriticalPods"))
 	}
-	if !isGateOn(v.config, gateShutdownByPriority, true) {
+	if !isGateOn(v.config, gateShutdownByPriority) {
 		v.add(field.Forbidden(fieldPath("shutdownGracePeriodByPodPriority"),
 			"needs feature gate GracefulNodeShutdownBasedOnPodPriority"))
 	}
@@ -208,9 +221,20 @@ func (v *validator) checkLogging() {
 			v.add(field.Invalid(p, item.FilePattern, "must be a file name without '=' and ','"))
 		}
 	}
-	split := l.Options.Text.SplitStream || l.Options.JSON.SplitStream
-	if split && !isGateOn(v.config, "LoggingAlphaOptions", false) {
-		v.invalid("logging.options", "splitStream", "needs feature gate LoggingAlphaOptions")
+	v.checkStreams("logging.options.text", &l.Options.Text.OutputRoutingOptions)
+	v.checkStreams("logging.options.json", &l.Options.JSON.OutputRoutingOptions)
+}
+
+// checkStreams checks whether the log may be split into two streams.
+func (v *validator) checkStreams(name string, o *logsapi.OutputRoutingOptions) {
+	if isGateOn(v.config, gateLoggingAlpha) {
+		return
+	}
+	if o.SplitStream {
+		v.invalid(name+".splitStream", true, "needs feature gate "+gateLoggingAlpha)
+	}
+	if size := o.InfoBufferSize.Value(); size != 0 {
+		v.invalid(name+".infoBufferSize", size, "needs feature gate "+gateLoggingAlpha)
 	}
 }
 

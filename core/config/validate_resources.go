@@ -37,7 +37,7 @@ func (v *validator) checkResources() {
 	period := *c.CPUCFSQuotaPeriod
 	v.durationWithin("cpuCFSQuotaPeriod", period, time.Millisecond, time.Second)
 	if period.Duration != 100*time.Millisecond &&
-		!isGateOn(v.config, gateQuotaPeriod, true) {
+		!isGateOn(v.config, gateQuotaPeriod) {
 		v.invalid("cpuCFSQuotaPeriod", period.Duration.String(),
 			"needs feature gate CustomCPUCFSQuotaPeriod")
 	}

@@ -79,7 +79,7 @@ var invalidConfigs = map[string]string{
 	"shutdownGracePeriod: 10ms":                       "shutdownGracePeriod",
 	"shutdownGracePeriodCriticalPods: 10s":            "shutdownGracePeriodCriticalPods",
 	"logging: {format: xml}":                          "logging.format",
-	"logging: {options: {json: {splitStream: true}}}": "logging.options",
+	"logging: {options: {json: {splitStream: true}}}": "logging.options.json.splitStream",
 	"tracing: {samplingRatePerMillion: -1}":           "tracing.samplingRatePerMillion",
 	"tracing: {samplingRatePerMillion: 1000001}":      "tracing.samplingRatePerMillion",
 	"tracing: {endpoint: ''}":                         "tracing.endpoint",

@@ -12,7 +12,6 @@ package containergc
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -69,8 +68,10 @@ func (r *Rounds) Plan(env *Env) time.Time {
 		return next
 	}
 	var messages []string
+	isKnown := map[string]bool{}
 	for _, f := range env.Failures() {
-		if f.Last.After(r.LastAt) && now.Sub(f.Since) >= period && !slices.Contains(messages, f.Message) {
+		if f.Last.After(r.LastAt) && now.Sub(f.Since) >= period && !isKnown[f.Message] {
+			isKnown[f.Message] = true
 			messages = append(messages, f.Message)
 		}
 	}

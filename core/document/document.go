@@ -18,6 +18,11 @@ import (
 // Parse returns the only document in data as JSON; nil if there is nothing but comments.
 func Parse(data []byte) ([]byte, error) { return yamljson.Parse(data) }
 
+// ParseLeniently is Parse for a file that may be ambiguous: the problem says how, or is empty.
+func ParseLeniently(data []byte) (doc []byte, problem string, err error) {
+	return yamljson.ParseLeniently(data)
+}
+
 // Decode decodes a JSON document into an object. It returns the paths of fields that the object
 // does not have, or an error that names the invalid field.
 func Decode(doc []byte, into any) (unknown []string, err error) {

@@ -52,12 +52,14 @@ const (
 	// cleanupMax is how much longer than its grace period a victim may take to end, and to give back
 	// what it holds, until the node is observed again (podCleanupTimeout).
 	cleanupMax = 30 * time.Second
-	// reclaimMax is how long the removal of containers and unused images may take until pods are
-	// evicted all the same, containersMax how long that of containers, and reclaimValid for how long
-	// after it pods are evicted without another one.
-	reclaimMax    = 30 * time.Second
-	containersMax = 10 * time.Second
-	reclaimValid  = 20 * time.Second
+	// containersIdleMax and imagesIdleMax are for how long no container, and no unused image, may be
+	// removed until pods are evicted all the same. A removal in flight is waited for until removalMax
+	// after the last one: it may take the runtime's timeout (two minutes), for which a kubelet waits,
+	// too. reclaimValid is for how long after a reclaim pods are evicted without another one.
+	containersIdleMax = 10 * time.Second
+	imagesIdleMax     = 30 * time.Second
+	removalMax        = 2*time.Minute + 10*time.Second
+	reclaimValid      = 20 * time.Second
 	// treesTimeout is that of a measurement of all trees.
 	treesTimeout = 15 * time.Second
 	// recordsMax is how long an attempt waits for the records of pods, after all pods are known.
@@ -91,7 +93,9 @@ type Manager struct {
 	// system; zero: nothing is. ImagesSince is since when images are: after the containers, some of
 	// which have used them. ContainersReclaimedAt and ImagesReclaimedAt are when the last removals
 	// ended.
-	ReclaimSince          time.Time `json:"reclaimSince"`
+	ReclaimSince time.Time `json:"reclaimSince"`
+	// RemovedAt is when the last removal of this reclaim has ended, or when it has begun.
+	RemovedAt             time.Time `json:"removedAt"`
 	Reclaiming            Reclaim   `json:"reclaiming,omitzero"`
 	ImagesSince           time.Time `json:"imagesSince"`
 	ContainersReclaimedAt time.Time `json:"containersReclaimedAt"`
@@ -110,10 +114,13 @@ type Manager struct {
 
 	// ListedAt is when all pods were known. Waits is set while no attempt is started because it is not
 	// known yet whether an earlier agent has evicted a pod.
-	ListedAt      time.Time `json:"listedAt"`
-	Waits         bool      `json:"waits,omitempty"`
-	Attempt       *Attempt  `json:"attempt,omitempty"`
-	UsageFailures int       `json:"usageFailures,omitempty"` // to observe the pods, for this victim
+	ListedAt time.Time `json:"listedAt"`
+	Waits    bool      `json:"waits,omitempty"`
+	Attempt  *Attempt  `json:"attempt,omitempty"`
+	// DisksWait is set while a file system is short of space and memory is being observed, which comes
+	// first.
+	DisksWait     bool `json:"disksWait,omitempty"`
+	UsageFailures int  `json:"usageFailures,omitempty"` // to observe the pods, for this victim
 	// AlertProblem is why the kernel does not report a shortage of memory, as it was logged.
 	AlertProblem string `json:"alertProblem,omitempty"`
 	// UsageStamp is the newest timestamp in the last statistics of the pods, by the runtime's clock.
@@ -169,8 +176,8 @@ type Attempt struct {
 type Victim struct {
 	UID      string    `json:"uid"`
 	Deadline time.Time `json:"deadline"`
-	// HoldsDisk is set if the pod was evicted for a file system: it has ended when its volumes are
-	// removed, which may take longer than the end of its processes.
+	// HoldsDisk is set if the pod was evicted for a file system: it has ended when its volumes and
+	// containers are removed, which may take longer than the end of its processes.
 	HoldsDisk bool `json:"holdsDisk,omitempty"`
 	// Soft is set if the pod has the grace period of a soft threshold.
 	Soft bool `json:"soft,omitempty"`
@@ -195,6 +202,8 @@ type Env struct {
 	// reports whether that is done.
 	RemoveContainers     func()
 	AreContainersRemoved func() bool
+	// IsRemoving reports whether a container or an image is being removed.
+	IsRemoving func() bool
 	// RemoveImages has all unused images removed, and AreImagesRemoved reports whether that is done
 	// after a request of a time.
 	RemoveImages     func()
@@ -287,24 +296,24 @@ func (m *Manager) observeAgain(now time.Time) {
 // pods are evicted without its end. The file systems are observed again after it; memory and
 // processes are observed all the time.
 func (m *Manager) planReclaim(env *Env) time.Time {
-	since, now := m.ReclaimSince, env.Effects.Now()
-	if since.IsZero() {
+	now := env.Effects.Now()
+	if m.ReclaimSince.IsZero() {
 		return time.Time{}
 	}
 	what := m.Reclaiming
 	if m.ImagesSince.IsZero() {
-		deadline := since.Add(containersMax)
-		if what.Containers && now.Before(deadline) && !env.AreContainersRemoved() {
-			return deadline
+		until := m.removalAwaited(containersIdleMax, env)
+		if what.Containers && !until.IsZero() && !env.AreContainersRemoved() {
+			return until
 		}
 		if what.Images {
-			m.ImagesSince = now
+			m.ImagesSince, m.RemovedAt = now, now
 			env.RemoveImages()
 		}
 	}
-	deadline := since.Add(reclaimMax)
-	if what.Images && now.Before(deadline) && !env.AreImagesRemoved(m.ImagesSince) {
-		return deadline
+	until := m.removalAwaited(imagesIdleMax, env)
+	if what.Images && !until.IsZero() && !env.AreImagesRemoved(m.ImagesSince) {
+		return until
 	}
 	if what.Containers {
 		m.ContainersReclaimedAt = now
@@ -315,6 +324,27 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 	m.ReclaimSince, m.ImagesSince, m.Reclaiming = time.Time{}, time.Time{}, Reclaim{}
 	m.observeAgain(now)
 	return time.Time{}
+}
+
+// removalAwaited returns until when the next removal is waited for; zero if it is not: none has
+// ended for idleMax, and none is in flight, or it takes too long.
+func (m *Manager) removalAwaited(idleMax time.Duration, env *Env) time.Time {
+	now := env.Effects.Now()
+	if until := m.RemovedAt.Add(idleMax); now.Before(until) {
+		return until
+	}
+	until := m.RemovedAt.Add(removalMax)
+	if !now.Before(until) || !env.IsRemoving() {
+		return time.Time{}
+	}
+	return timer.Soonest(until, now.Add(idleMax)) // it may fail meanwhile, and back off
+}
+
+// NoteRemoval is called when the removal of a container or of an image has ended, or a step of it.
+func (m *Manager) NoteRemoval(now time.Time) {
+	if !m.ReclaimSince.IsZero() {
+		m.RemovedAt = now
+	}
 }
 
 // neededReclaim returns what may help a threshold if it is removed: the containers and images that

@@ -36,6 +36,7 @@ type harness struct {
 
 	collections int  // requests to remove containers
 	collected   bool // they are done
+	isRemoving  bool // a removal is in flight
 	reclaims    int  // requests to remove images
 	reclaimed   bool // they are done
 
@@ -76,6 +77,7 @@ func (h *harness) env() *Env {
 		},
 		RemoveContainers:     func() { h.collections++ },
 		AreContainersRemoved: func() bool { return h.collected },
+		IsRemoving:           func() bool { return h.isRemoving },
 		RemoveImages:         func() { h.reclaims++ },
 		AreImagesRemoved:     func(time.Time) bool { return h.reclaimed }}
 }
@@ -141,8 +143,8 @@ func TestImagesAreRemovedFirst(t *testing.T) {
 	h.expect("they were enough")
 	h.collected, h.reclaimed = false, false
 	h.observeDisks(time.Minute, 2, 100)
-	h.observeDisks(containersMax, 2, 100)
-	h.observeDisks(reclaimMax-containersMax-time.Second, 2, 100)
+	h.observeDisks(containersIdleMax, 2, 100)
+	h.observeDisks(imagesIdleMax-time.Second, 2, 100)
 	if h.expect("images are being removed again"); h.reclaims != 2 {
 		t.Errorf("%d requests to remove images, want 2", h.reclaims)
 	}
@@ -604,7 +606,7 @@ func TestTreesOfPods(t *testing.T) {
 		got.Files.Inodes <= unfinishedUsage {
 		t.Errorf("b: %+v, want more than any other", got)
 	}
-	if a.addTrees(nil); len(a.Usage) != 0 {
-		t.Errorf("usage %v, want none without a measurement of all that counts", a.Usage)
+	if a.addTrees(&world.TreesMeasured{}); len(a.Usage) != 0 {
+		t.Errorf("usage %v, want none of pods that an answer lacks", a.Usage)
 	}
 }

@@ -56,6 +56,9 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 	}
 	if ev.Err != nil {
 		m.noteFailure(source, ev, env)
+		if source == sourceNode && m.DisksWait {
+			m.startAttempt(source, env) // the disks need not wait any longer
+		}
 		return false // the conditions stay as they are
 	}
 	m.observe(source, ev.Body, env)
@@ -187,7 +190,9 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 }
 
 // startAttempt starts the search for a victim if the newest observation meets a threshold for its
-// grace period. Memory comes before all other resources, and a hard threshold before a soft one.
+// grace period. Memory comes before all other resources, and a hard threshold before a soft one. A
+// file system waits while memory is being observed or is short (byEvictionPriority in
+// pkg/kubelet/eviction/helpers.go, by which a kubelet sorts all thresholds).
 func (m *Manager) startAttempt(source int, env *Env) {
 	if m.Victim != nil {
 		m.hastenVictim(source, env)
@@ -196,16 +201,20 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if m.Attempt != nil {
 		return
 	}
+	isNode := source == sourceNode
 	chosen := -1
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
-		o, isObserved := m.Observed[t.Signal]
-		if m.sourceOf(t.Signal) != source || !isObserved || !t.Starved || o.AsOf.Before(m.NotBefore) {
-			continue
-		}
-		if chosen < 0 || t.isBefore(&m.Thresholds[chosen]) {
+		isAsked := m.sourceOf(t.Signal) == source || isNode && m.DisksWait
+		if isAsked && m.isStarved(t) && (chosen < 0 || t.isBefore(&m.Thresholds[chosen])) {
 			chosen = i
 		}
+	}
+	if isNode {
+		m.DisksWait = false
+	} else if chosen >= 0 && (m.Sources[sourceNode].Op != 0 || m.lacksMemory()) {
+		m.DisksWait = true
+		return
 	}
 	if chosen < 0 {
 		if !slices.ContainsFunc(m.Thresholds, func(t Threshold) bool { return t.Starved }) {
@@ -216,6 +225,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if what := m.neededReclaim(&m.Thresholds[chosen], env.Effects.Now()); what != (Reclaim{}) {
 		if m.ReclaimSince.IsZero() {
 			m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
+			m.RemovedAt = m.ReclaimSince
 			m.reportReclaim(chosen, env)
 			if what.Containers {
 				env.RemoveContainers()
@@ -228,6 +238,20 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
 	m.reportReclaim(chosen, env)
+}
+
+// isStarved reports whether a threshold is met for its grace period by an observation that was
+// asked for after the last victim and the last reclaim.
+func (m *Manager) isStarved(t *Threshold) bool {
+	o, isObserved := m.Observed[t.Signal]
+	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore)
+}
+
+// lacksMemory reports whether a threshold of memory is starved.
+func (m *Manager) lacksMemory() bool {
+	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
+		return t.Signal.condition() == v1.NodeMemoryPressure && m.isStarved(&t)
+	})
 }
 
 // reportReclaim records that the agent frees a resource, be it by a removal or by an eviction.
@@ -268,8 +292,7 @@ func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	case m.UsageFailures < usageFailuresMax:
 		m.Attempt = nil
 	case a.Measured != nil:
-		a.HasTrees = true
-		a.addTrees(nil)
+		a.HasTrees = true // the pods are ranked by their writable layers
 	default:
 		a.Answered = true
 	}
@@ -324,11 +347,11 @@ func (a *Attempt) measureTrees(env *Env) {
 	a.Op = env.Effects.Issue(Owner, "", treesTimeout, request)
 }
 
-// addTrees adds what was measured to the usage of the pods; nil: nothing was. A tree that could not
-// be finished counts as larger than any other.
+// addTrees adds what was measured to the usage of the pods. A tree that could not be finished
+// counts as larger than any other.
 func (a *Attempt) addTrees(trees *world.TreesMeasured) {
 	for i, uid := range a.Measured {
-		if trees == nil || len(trees.Trees) < 2*(i+1) {
+		if len(trees.Trees) < 2*(i+1) {
 			delete(a.Usage, uid)
 			continue
 		}

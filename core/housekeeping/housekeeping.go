@@ -72,15 +72,18 @@ type Env struct {
 	// its directories. MayOwnCgroup reports whether such a pod may own the cgroup that is named by a
 	// UID.
 	IsKnownPod, MayOwnCgroup func(uid string) bool
-	Cgroups                  *cgroup.Layout
-	RuntimeListedAt          time.Time // the time of the newest complete relist
+	// HasVolumes reports whether a driver has, or may have, a volume published in the directory of a
+	// pod. Such a directory stays until the volume is unpublished.
+	HasVolumes      func(uid string) bool
+	Cgroups         *cgroup.Layout
+	RuntimeListedAt time.Time // the time of the newest complete relist
 }
 
 func (env *Env) isOwned(f *Candidate) bool {
 	if f.Cgroup {
 		return env.MayOwnCgroup(f.UID)
 	}
-	return env.IsKnownPod(f.UID)
+	return env.IsKnownPod(f.UID) || env.HasVolumes != nil && env.HasVolumes(f.UID)
 }
 
 // Plan continues the cleanup, and returns when to be called again.

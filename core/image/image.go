@@ -4,7 +4,8 @@
 // the operations in flight, and the back-off after failures. Plan: ImageStatus if a pod needs to
 // know whether the image exists, PullImage if a pod needs a pull. Events: the completions of both.
 // One pull serves all pods that wait for it with the same credentials, and a pod that needs no pull
-// never waits for one. Start reading at Store.Require.
+// never waits for one. Before a pull the sources of the node's own credentials are asked
+// (core/credentials). Start reading at Store.Require.
 package image
 
 import (
@@ -18,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
@@ -49,6 +51,8 @@ type Store struct {
 	Images    map[string]*Image `json:"images"` // by Image.Name
 	Limits    Limits            `json:"limits"`
 	PullQueue PullQueue         `json:"pullQueue"`
+	// Node has the credentials of the node, which are tried after those of the pods.
+	Node credentials.Node `json:"node,omitzero"`
 	// Waits has the number of images that each pod waits for, by UID.
 	Waits map[string]int `json:"waits,omitempty"`
 }
@@ -82,6 +86,9 @@ type Image struct {
 	Waiters []Waiter `json:"waiters"` // sorted by UID
 
 	Credentials []keyring.Credential `json:"credentials,omitempty"` // to pull with, in order
+	// Round is the search for the node's credentials, which precedes a pull with the first of all
+	// credentials.
+	Round credentials.Round `json:"round,omitzero"`
 	// Credential is the index of the credential of the pull in flight, or of the next pull.
 	Credential int `json:"credential,omitempty"`
 	// PullErrors are the errors of the pulls with the credentials before Credential.
@@ -321,7 +328,9 @@ func (i *Image) waitersSince(after time.Time) []string {
 	return uids
 }
 
-func (i *Image) hasOperation() bool { return i.PullOp != 0 || i.StatusOp != 0 }
+func (i *Image) hasOperation() bool {
+	return i.PullOp != 0 || i.StatusOp != 0 || i.Round.Op != 0
+}
 
 // Env is what the plan of an image depends on besides the facts.
 type Env struct {
@@ -402,6 +411,8 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		return time.Time{}
 	case effects.Now().Before(i.PullNotBefore):
 		return i.PullNotBefore
+	case !s.hasNodeCredentials(i, effects):
+		return time.Time{}
 	}
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
 		return at
@@ -416,6 +427,23 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
 		Auth:  i.authConfig(), SandboxConfig: sandbox})
 	return i.PullIssued.Add(pullCheckPeriod)
+}
+
+// hasNodeCredentials reports whether all sources of the node's credentials have been asked for an
+// image. It asks the next one.
+func (s *Store) hasNodeCredentials(i *Image, effects *op.Effects) bool {
+	if i.Round.Op != 0 {
+		return false
+	}
+	if i.Credential > 0 {
+		return true
+	}
+	request := s.Node.Next(&i.Round, i.Ref, effects.Now())
+	if request == nil {
+		return true
+	}
+	i.Round.Op = effects.IssueFor(s.tenant(i), Key(i.Name), "", credentials.Timeout, request)
+	return false
 }
 
 // sandbox returns the configuration of a sandbox that the image is pulled for, that of the first
@@ -461,6 +489,13 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 	if img == nil {
 		return nil
 	}
+	if r.Call == "GetCredentials" || r.Call == "ReadDockerConfig" {
+		if err := s.Node.Handle(&img.Round, img.Ref, ev); err != nil {
+			effects.Log(world.LevelWarning, "no credentials of the node", "image", img.Ref, "err",
+				err.Error())
+		}
+		return nil // the image is planned, and its waiters wait for the pull
+	}
 	// The status was issued before a pull changed the image.
 	outdated := r.Call == "ImageStatus" && img.StatusOutdated
 	if r.Call == "ImageStatus" {
@@ -485,7 +520,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 		img.PulledAt, img.CheckedAt, img.ID = r.IssuedAt, r.IssuedAt, body.ImageRef
 		img.Pull.Finished = ev.Time
 		img.Problem, img.Failures, img.Timeouts, img.PullNotBefore = nil, 0, 0, time.Time{}
-		img.Credential, img.PullErrors = 0, nil
+		img.Credential, img.PullErrors, img.Round = 0, nil, credentials.Round{}
 	}
 	return img.waitersSince(time.Time{})
 }
@@ -541,11 +576,17 @@ func (i *Image) recordFailure(call string, ev world.Event, effects *op.Effects) 
 
 // authConfig returns the credentials of the next pull; nil for an anonymous pull.
 func (i *Image) authConfig() *runtimeapi.AuthConfig {
-	if len(i.Credentials) == 0 {
+	all := i.allCredentials()
+	if len(all) == 0 {
 		return nil
 	}
-	credential := i.Credentials[i.Credential]
+	credential := all[i.Credential]
 	return &runtimeapi.AuthConfig{Username: credential.Username, Password: credential.Password}
+}
+
+// allCredentials returns the credentials to try, those of the pods first.
+func (i *Image) allCredentials() []keyring.Credential {
+	return append(slices.Clip(i.Credentials), i.Round.List...)
 }
 
 // recordPullError applies the error of a pull. The next pull uses the next credentials, without
@@ -553,12 +594,12 @@ func (i *Image) authConfig() *runtimeapi.AuthConfig {
 // next pull starts with the first.
 func (i *Image) recordPullError(message string) string {
 	i.PullErrors = append(i.PullErrors, message)
-	if i.Credential+1 < len(i.Credentials) {
+	if i.Credential+1 < len(i.allCredentials()) {
 		i.Credential++
 		return ""
 	}
 	all := slices.Compact(i.PullErrors)
-	i.Credential, i.PullErrors = 0, nil
+	i.Credential, i.PullErrors, i.Round = 0, nil, credentials.Round{}
 	if len(all) == 1 {
 		return all[0]
 	}

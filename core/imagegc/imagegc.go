@@ -87,7 +87,7 @@ type Record struct {
 	LastUsed      time.Time `json:"lastUsed"` // zero: never by this agent
 	Bytes         int64     `json:"bytes"`
 	Pinned        bool      `json:"pinned,omitempty"`
-	Names         []string  `json:"names,omitempty"` // tags and digests
+	Names         []string  `json:"names,omitempty"` // tags and digests, also in full
 }
 
 // Env is what the plan depends on besides the facts.
@@ -97,8 +97,9 @@ type Env struct {
 	// not known yet may name an image. Ready reports whether a round may remove images: the pods are
 	// known, or were waited for in vain. Without them no image is removed for its age.
 	KnowsPods, Ready bool
-	// References returns the images that pods use or are about to use, by name or ID.
-	References func() []string
+	// References returns the images that pods use or are about to use, by full name or by ID. In a
+	// round for an eviction those of pods that are not being started do not count.
+	References func(forEviction bool) []string
 	Warn       func(reason, message string) // records a warning event of the Node
 }
 
@@ -158,27 +159,48 @@ func (c *Collector) detect(images []*runtimeapi.Image, since time.Time) {
 			c.Records[image.Id] = r
 		}
 		r.Bytes = int64(min(image.Size, math.MaxInt64))
-		r.Pinned, r.Names = image.Pinned, slices.Concat(image.RepoTags, image.RepoDigests)
+		r.Pinned = image.Pinned
+		r.Names = withFullNames(slices.Concat(image.RepoTags, image.RepoDigests))
 	}
 	maps.DeleteFunc(c.Records, func(id string, _ *Record) bool { return !present[id] })
 }
 
-// noteUses records which images are used now, and returns them. The runtime names images in full.
-func (c *Collector) noteUses(containers, pods []string, now time.Time) map[string]bool {
-	names := map[string]bool{}
-	for _, ref := range slices.Concat(containers, pods) {
-		names[ref], names[imagename.Split(ref).Full()] = true, true
+// noteUses records which images are used now, by the containers that the round has listed and by
+// pods, and returns them. All are named in full.
+func (c *Collector) noteUses(r *Round, env *Env, now time.Time) map[string]bool {
+	pods := env.References(r.All)
+	names := make(map[string]bool, len(r.InUse)+len(pods))
+	for _, refs := range [...][]string{r.InUse, pods} {
+		for _, ref := range refs {
+			names[ref] = true
+		}
 	}
 	used := map[string]bool{}
-	for id, r := range c.Records { //ordered: a set
-		isUsed := names[id] || slices.ContainsFunc(r.Names, func(name string) bool {
-			return names[name] || names[imagename.Split(name).Full()]
-		})
-		if isUsed {
-			used[id], r.LastUsed = true, now
+	for id, record := range c.Records { //ordered: a set
+		if names[id] || slices.ContainsFunc(record.Names, func(n string) bool { return names[n] }) {
+			used[id], record.LastUsed = true, now
 		}
 	}
 	return used
+}
+
+// withFullNames returns references and, of those that are not, the full names, each once.
+func withFullNames(refs []string) []string {
+	var all []string
+	isKnown := map[string]bool{"": true}
+	add := func(name string) {
+		if !isKnown[name] {
+			isKnown[name] = true
+			all = append(all, name)
+		}
+	}
+	for _, ref := range refs {
+		if !isKnown[ref] {
+			add(ref)
+			add(imagename.Split(ref).Full())
+		}
+	}
+	return all
 }
 
 // candidates returns the unused images in the order of their removal: that which was not used for

@@ -67,7 +67,7 @@ var defaults = Settings{HighPercent: 85, LowPercent: 80, AgeMin: 2 * time.Minute
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.out, Ready: !n.notReady, KnowsPods: !n.podsUnknown,
-		References: func() []string { return n.pods },
+		References: func(bool) []string { return withFullNames(n.pods) },
 		Warn:       func(reason, _ string) { n.warnings = append(n.warnings, reason) }}
 }
 

@@ -32,7 +32,8 @@ type Round struct {
 
 	Op   world.OpID `json:"op,omitempty"` // the operation in flight
 	Step Step       `json:"step,omitempty"`
-	// InUse are the images of the containers, as the runtime has listed them after the images.
+	// InUse are the images of the containers, as the runtime has listed them after the images, each
+	// once and in full.
 	InUse []string `json:"inUse,omitempty"`
 
 	Mountpoint string                   `json:"mountpoint,omitempty"` // of the images
@@ -110,7 +111,7 @@ func (c *Collector) oldImages(r *Round, env *Env) []string {
 		return nil
 	}
 	var old []string
-	for _, id := range c.candidates(c.noteUses(r.InUse, env.References(), now), r.Tried) {
+	for _, id := range c.candidates(c.noteUses(r, env, now), r.Tried) {
 		record := c.Records[id]
 		unused := now.Sub(timer.Later(record.LastUsed, record.FirstDetected))
 		if unused > age && unused >= c.Settings.AgeMin {
@@ -124,7 +125,7 @@ func (c *Collector) oldImages(r *Round, env *Env) []string {
 func (c *Collector) freeableImages(r *Round, env *Env) []string {
 	now := env.Effects.Now()
 	var free []string
-	for _, id := range c.candidates(c.noteUses(r.InUse, env.References(), now), r.Tried) {
+	for _, id := range c.candidates(c.noteUses(r, env, now), r.Tried) {
 		if now.Sub(c.Records[id].FirstDetected) >= c.Settings.AgeMin {
 			free = append(free, id)
 		}
@@ -245,12 +246,12 @@ func (c *Collector) HandleCompletion(rec op.Record, ev world.Event, env *Env) {
 		c.detect(body.Images, rec.IssuedAt)
 		r.Step = StepContainers
 	case *runtimeapi.ListContainersResponse:
-		r.InUse = nil
+		var refs []string
 		for _, container := range body.Containers {
-			r.InUse = append(r.InUse, container.ImageId, container.ImageRef,
-				container.GetImage().GetImage())
+			refs = append(refs, container.ImageId, container.ImageRef, container.GetImage().GetImage())
 		}
-		c.noteUses(r.InUse, env.References(), ev.Time)
+		r.InUse = withFullNames(refs)
+		c.noteUses(r, env, ev.Time)
 		r.Step = StepAge
 	case *runtimeapi.ImageFsInfoResponse:
 		if r.Mountpoint = runtime.Mountpoint(body.ImageFilesystems); r.Mountpoint == "" {

@@ -150,6 +150,9 @@ func (k *Keyring) lookup(image string) ([]Credential, error) {
 	return once, nil
 }
 
+// Matches reports whether the entry for a registry, with or without a scheme, is for an image.
+func Matches(registry, image string) bool { return matches(normalizeRegistry(registry), image) }
+
 // matches reports whether the entry for a registry is for an image.
 func matches(registry, image string) bool {
 	host, pathPrefix, _ := strings.Cut(registry, "/")

@@ -70,6 +70,38 @@ func Decode(s *v1.Secret) *Secret {
 	return decoded
 }
 
+// DecodeFile decodes a Docker configuration file of the node, config.json or the older .dockercfg.
+// It reports whether the file is one.
+func DecodeFile(data []byte, legacy bool) (*Secret, bool) {
+	s := &v1.Secret{Type: v1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{v1.DockerConfigJsonKey: data}}
+	if legacy {
+		s.Type, s.Data = v1.SecretTypeDockercfg, map[string][]byte{v1.DockerConfigKey: data}
+	}
+	var object map[string]json.RawMessage
+	return Decode(s), json.Unmarshal(data, &object) == nil
+}
+
+// FromAuth returns a secret with one credential for each registry.
+func FromAuth(byRegistry map[string]Credential) *Secret {
+	s := &Secret{}
+	for _, registry := range slices.Sorted(maps.Keys(byRegistry)) {
+		c := byRegistry[registry]
+		s.bytes += len(registry) + len(c.Username) + len(c.Password)
+		s.entries = append(s.entries, entry{normalizeRegistry(registry), c})
+	}
+	return s
+}
+
+// ByRegistry returns the credentials of a secret by registry.
+func (s *Secret) ByRegistry() map[string]Credential {
+	all := map[string]Credential{}
+	for _, e := range s.entries {
+		all[e.registry] = e.credential
+	}
+	return all
+}
+
 // UnmarshalJSON adds entries until they are too many. A file may have several lists of them.
 func (a *authEntries) UnmarshalJSON(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))

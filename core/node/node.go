@@ -134,6 +134,13 @@ type Env struct {
 
 	Relisted bool // a relist has succeeded since the agent started
 	Effects  *op.Effects
+
+	// VolumesInUse returns the names of the volumes that are not to be detached, and false before
+	// they are known. Metadata returns the labels and annotations that drivers of volumes need, as far
+	// as they differ from those of the object; nil removes an annotation. Nil for a node without such
+	// volumes.
+	VolumesInUse func(*v1.Node) (names []v1.UniqueVolumeName, known bool)
+	Metadata     func(*v1.Node) (labels, annotations map[string]any)
 }
 
 // isReadinessKnown reports whether the observations that decide readiness have been made, or are
@@ -231,7 +238,7 @@ func (n *Node) planObject(env *Env) time.Time {
 	now := env.Effects.Now()
 	if !now.Before(n.MetadataCheckAt) {
 		n.MetadataCheckAt = now.Add(n.Settings.CheckPeriod)
-		patch := n.metadataPatch(env.Boot, n.Settings.Register && n.MetadataReconciled != n.Object.UID)
+		patch := n.metadataPatch(env, n.Settings.Register && n.MetadataReconciled != n.Object.UID)
 		if patch != nil {
 			n.issue(env, metadataPart, n.newPatch(patch, nil))
 			return time.Time{}
@@ -272,6 +279,9 @@ func (n *Node) planStatus(env *Env) time.Time {
 
 // CheckStatusNow has the status compared at the next plan: facts that it is made from have changed.
 func (n *Node) CheckStatusNow() { n.CheckDemanded = true }
+
+// CheckMetadataNow has labels and annotations compared at the next plan.
+func (n *Node) CheckMetadataNow() { n.MetadataCheckAt = time.Time{} }
 
 // ReportNow has the status written at the next plan, even without a change.
 func (n *Node) ReportNow() { n.CheckDemanded, n.ReportDemanded = true, true }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -68,8 +69,8 @@ func (s *Settings) annotations(reconcile bool) patchFields {
 // metadataPatch returns the patch of the object's labels and annotations; nil if there is no
 // difference. Labels of others stay. With reconcile, all labels and annotations of the node are
 // patched, else only those that other components depend on.
-func (n *Node) metadataPatch(boot *world.Boot, reconcile bool) patchFields {
-	desired, labels, m := patchFields{}, patchFields{}, &boot.Machine
+func (n *Node) metadataPatch(env *Env, reconcile bool) patchFields {
+	desired, labels, m := patchFields{}, patchFields{}, &env.Boot.Machine
 	for name, value := range n.Settings.labels(m.OperatingSystem, m.Architecture) { //ordered: a map
 		if reconcile && slices.Contains(allowedLabels, name) && value != "" {
 			desired[name] = value
@@ -79,6 +80,11 @@ func (n *Node) metadataPatch(boot *world.Boot, reconcile bool) patchFields {
 	addDifferences(labels, desired, n.Object.Labels)
 	annotations := patchFields{}
 	addDifferences(annotations, n.Settings.annotations(reconcile), n.Object.Annotations)
+	if env.Metadata != nil {
+		ofDrivers, annotationsOfDrivers := env.Metadata(n.Object)
+		maps.Copy(labels, ofDrivers)
+		maps.Copy(annotations, annotationsOfDrivers)
+	}
 	patch := patchFields{}
 	if len(labels) > 0 {
 		patch["labels"] = labels
@@ -115,6 +121,7 @@ func statusPatch(current, desired *v1.NodeStatus) patchFields {
 	set("images", current.Images, desired.Images)
 	set("runtimeHandlers", current.RuntimeHandlers, desired.RuntimeHandlers)
 	set("features", current.Features, desired.Features)
+	set("volumesInUse", current.VolumesInUse, desired.VolumesInUse)
 	set("declaredFeatures", current.DeclaredFeatures, desired.DeclaredFeatures)
 	if !equality.Semantic.DeepEqual(current.NodeInfo, desired.NodeInfo) {
 		patch["nodeInfo"] = struct {

@@ -16,6 +16,9 @@ type Options struct {
 	// IPs are the addresses of the node, as ParseIPs parses --node-ip; empty: the detected ones.
 	IPs     []string `json:"ips,omitempty"`
 	Version string   `json:"version"` // the output of --version: "v1.36.3"
+	// IgnoreThresholds is --experimental-allocatable-ignore-eviction: pods may have what is under the
+	// hard eviction thresholds.
+	IgnoreThresholds bool `json:"ignoreThresholds,omitempty"`
 }
 
 // Settings are the configuration of the Node object. They do not change while the agent runs.
@@ -40,6 +43,10 @@ type Settings struct {
 
 // SettingsFromConfig returns the settings of a configuration with defaults.
 func SettingsFromConfig(c *kubeletconfig.KubeletConfiguration, name string, o Options) Settings {
+	reserved := ReservedFromConfig(c)
+	if o.IgnoreThresholds {
+		reserved.Memory, reserved.Storage = "", ""
+	}
 	return Settings{
 		Options: o, Name: name, ProviderID: c.ProviderID, Register: *c.RegisterNode,
 		Taints: c.RegisterWithTaints, AttachDetach: *c.EnableControllerAttachDetach,
@@ -50,7 +57,7 @@ func SettingsFromConfig(c *kubeletconfig.KubeletConfiguration, name string, o Op
 		PodsMax:      int(c.MaxPods),
 		PodsPerCore:  int(c.PodsPerCore),
 		LocalStorage: *c.LocalStorageCapacityIsolation,
-		Reserved:     ReservedFromConfig(c),
+		Reserved:     reserved,
 
 		DeclaredFeatures: config.DeclaredFeatures(c),
 	}

@@ -42,6 +42,11 @@ func (n *Node) desiredStatus(env *Env, reconcile bool) *v1.NodeStatus {
 	if !env.Runtime.AsOf.IsZero() {
 		desired.RuntimeHandlers = runtimeHandlers(env.Runtime.Handlers)
 	}
+	if env.VolumesInUse != nil && n.Object != nil {
+		if names, known := env.VolumesInUse(n.Object); known {
+			desired.VolumesInUse = names
+		}
+	}
 	if policy := env.Runtime.SupplementalGroupsPolicy; policy != nil {
 		desired.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: policy}
 	}

@@ -42,6 +42,9 @@ func (o *Effects) SetWall(wall *timer.WallClock) { o.wall = wall }
 // Date returns the date of the step, for timestamps that others read.
 func (o *Effects) Date() time.Time { return o.wall.Date(o.now) }
 
+// DateOf returns the date of a time.
+func (o *Effects) DateOf(at time.Time) time.Time { return o.wall.Date(at) }
+
 // WorkOn notes the UID of the pod that the step works on from now on, empty for no pod alone, and
 // returns the one before. The note says which pod a panic is about. A panic leaves it as it is, so
 // the previous pod is noted again by a statement, not by a defer.
@@ -115,6 +118,15 @@ func (o *Effects) issue(with issuing, owner Owner, subject string, timeout time.
 
 // Abandon abandons an operation: its completion will be dropped.
 func (o *Effects) Abandon(id world.OpID) { o.table.Remove(id) }
+
+// Cancel abandons an operation, and has it canceled if that is possible: what it does is unknown. The
+// slots of a lane that it holds are free soon for what is requested instead.
+func (o *Effects) Cancel(id world.OpID) {
+	if r, ok := o.table.Records[id]; ok && !r.Refused {
+		o.Emit(&world.CancelOperation{Operation: id})
+	}
+	o.table.Remove(id)
+}
 
 // Emit adds an effect that has no completion.
 func (o *Effects) Emit(body any) {

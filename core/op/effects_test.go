@@ -53,3 +53,26 @@ func TestTenants(t *testing.T) {
 		}
 	}
 }
+
+// A canceled operation is forgotten, and its port hears of it. A refused one was never issued, and
+// an unknown one has completed.
+func TestCancel(t *testing.T) {
+	var table Table
+	var out Effects
+	out.Reset(&table, t0)
+	id := out.Issue(Owner{Component: "pod", Name: "u"}, "", time.Hour, &world.MakeDir{})
+	out.Cancel(id)
+	out.Cancel(id)
+	list := out.List()
+	if len(list) != 2 || len(table.Records) != 0 {
+		t.Fatalf("%d effects, %d records", len(list), len(table.Records))
+	}
+	if c, ok := list[1].Body.(*world.CancelOperation); !ok || c.Operation != id || list[1].Op != 0 {
+		t.Errorf("the effect is %+v", list[1])
+	}
+	table.InFlight = InFlightMax
+	out.Cancel(out.Issue(Owner{Component: "pod", Name: "u"}, "", time.Hour, &world.MakeDir{}))
+	if len(out.List()) != 2 || len(table.Records) != 0 {
+		t.Errorf("a refused operation: %d effects, %d records", len(out.List()), len(table.Records))
+	}
+}

@@ -36,14 +36,15 @@ const (
 // tenantComponents are the components whose operations follow from what tenants write. The
 // components themselves import this package.
 var tenantComponents = map[string]bool{
-	podComponent: true, "image": true, "object": true, "status": true, "mirror": true,
+	podComponent: true, "image": true, "object": true, "status": true, "mirror": true, "csi": true,
 }
 
 // releasingCalls are the calls that release something that a pod has. They make room for others,
 // and each sandbox, container or directory has one of them at a time at most.
 var releasingCalls = map[string]bool{
 	"StopContainer": true, "StopPodSandbox": true, "RemoveContainer": true, "RemovePodSandbox": true,
-	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true,
+	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true, "UnpublishVolume": true,
+	"UnstageVolume": true,
 }
 
 // Owner is the component, and the item within it, that handles the completion of an operation.

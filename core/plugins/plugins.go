@@ -108,8 +108,37 @@ func (r *Registry) observe(observed world.PluginSocket) {
 	r.Sockets[observed.Path] = s
 }
 
-// Plan asks the plugins that are not registered, and returns when to plan again.
-func (r *Registry) Plan(effects *op.Effects) time.Time {
+// Prepare reports whether everything is ready for a plugin to be registered, or why it cannot be.
+// Neither: it is being prepared, and the registry is planned again after that.
+type Prepare func(Candidate) (ready bool, problem string)
+
+// Candidate is a plugin that has answered, and is registered or could be.
+type Candidate struct {
+	Plugin
+	// Registration identifies the socket's file, and the attempt to register its plugin.
+	Registration string
+	Registered   bool
+}
+
+// Candidates returns the plugins that are registered or could be, by the paths of their sockets.
+func (r *Registry) Candidates() []Candidate {
+	var all []Candidate
+	for _, path := range r.paths() {
+		if s := r.Sockets[path]; s.holdsName() {
+			all = append(all, s.candidate(path))
+		}
+	}
+	return all
+}
+
+func (s *Socket) candidate(path string) Candidate {
+	return Candidate{Plugin: s.Answer.Plugin, Registered: s.Registered,
+		Registration: path + " " + s.File + " " + s.AskedAt.UTC().Format(time.RFC3339Nano)}
+}
+
+// Plan asks the plugins that are not registered, and returns when to plan again. It registers those
+// that are prepared; nil: all of them.
+func (r *Registry) Plan(prepare Prepare, effects *op.Effects) time.Time {
 	var wake time.Time
 	for _, path := range r.paths() {
 		s := r.Sockets[path]
@@ -117,11 +146,25 @@ func (r *Registry) Plan(effects *op.Effects) time.Time {
 		case s.Registered, s.Op != 0:
 		case effects.Now().Before(s.NotBefore) && !r.hasFreedName(s):
 			wake = timer.Soonest(wake, s.NotBefore)
+		case !s.isPrepared(path, prepare):
 		default:
 			r.request(path, s, effects)
 		}
 	}
 	return wake
+}
+
+// isPrepared reports whether the next request to a plugin can be issued. A plugin that cannot be
+// prepared is refused.
+func (s *Socket) isPrepared(path string, prepare Prepare) bool {
+	if prepare == nil || !s.holdsName() {
+		return true
+	}
+	ready, problem := prepare(s.candidate(path))
+	if problem != "" {
+		s.Answer = refuse("RegisterPlugin error -- plugin registration failed with err: %s", problem)
+	}
+	return ready || problem != ""
 }
 
 // request issues the next request to a plugin.

@@ -25,6 +25,7 @@ type node struct {
 	inFlight map[string]world.Effect
 	wake     time.Time
 	logs     []string
+	prepare  Prepare
 }
 
 func newNode() *node { return &node{now: t0, inFlight: map[string]world.Effect{}} }
@@ -33,7 +34,7 @@ func newNode() *node { return &node{now: t0, inFlight: map[string]world.Effect{}
 func (n *node) step(handle func(*op.Effects)) {
 	n.effects.Reset(&n.table, n.now)
 	handle(&n.effects)
-	n.wake = n.registry.Plan(&n.effects)
+	n.wake = n.registry.Plan(n.prepare, &n.effects)
 	for _, e := range n.effects.List() {
 		switch body := e.Body.(type) {
 		case *world.GetPluginInfo:

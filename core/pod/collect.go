@@ -1,6 +1,11 @@
 package pod
 
 import (
+	"encoding/json"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/containergc"
 )
@@ -10,20 +15,37 @@ import (
 // (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go), and those of a pod that
 // was evicted or preempted in any case (ShouldPodContentBeRemoved in pkg/kubelet/pod_workers.go).
 
-// CollectRuns has all containers of a pod that has ended removed.
-func (p *Pod) CollectRuns() {
+// CollectRuns has all containers of a pod that has ended removed, once they may be (MayLoseRuns). It
+// reports whether there are any.
+func (p *Pod) CollectRuns() bool {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
+	p.CollectsLeft = len(p.Containers)
+	return p.CollectsRuns
 }
 
-// DropRuns has the containers removed of a pod that has ended for the sake of the node or of
-// another pod. It reports whether that is new.
-func (p *Pod) DropRuns() bool {
-	if p.Stage != Terminated || p.NoLongerDesired || p.DropsRuns ||
-		!p.IsEvicted() && p.Termination.Reason != admission.PreemptedReason {
-		return false
+// WantsRunsRemoved reports whether the runs of the pod, which has ended, are to be removed: for the
+// space, or since it has ended for the sake of the node or of another pod.
+func (p *Pod) WantsRunsRemoved() bool {
+	return p.Stage == Terminated && !p.NoLongerDesired && (p.CollectsRuns || p.dropsRuns())
+}
+
+func (p *Pod) dropsRuns() bool {
+	return p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason
+}
+
+// keepRuns is called when the pod has not ended after all: its status is not final.
+func (p *Pod) keepRuns() { p.MayLoseRuns, p.FinalStatus = false, nil }
+
+// KeepFinalStatus keeps the final status of the pod, as the API server would return it.
+func (p *Pod) KeepFinalStatus(final *v1.PodStatus) {
+	encoded, err := json.Marshal(final)
+	if err == nil {
+		p.FinalStatus = &v1.PodStatus{}
+		err = json.Unmarshal(encoded, p.FinalStatus)
 	}
-	p.DropsRuns = true
-	return true
+	if err != nil {
+		panic("pod: the final status of " + p.FullName() + ": " + err.Error())
+	}
 }
 
 // IsCollected reports whether the containers are removed that CollectRuns has asked for, as far as
@@ -32,23 +54,35 @@ func (p *Pod) IsCollected() bool {
 	return !p.CollectsRuns || p.Stage != Terminated || p.NoLongerDesired || !p.hasRemovableContainers()
 }
 
+// IsCollecting reports whether a container that CollectRuns has asked for is being removed, or its
+// files are.
+func (p *Pod) IsCollecting() bool {
+	return p.CollectsRuns && slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return c.Op != 0 || c.Cleanup.Op != 0
+	})
+}
+
 // EndCollection reports whether the removal that CollectRuns has asked for has just ended.
 func (p *Pod) EndCollection() bool {
-	ended := p.CollectsRuns && p.IsCollected()
+	if !p.CollectsRuns {
+		return false
+	}
+	p.CollectsLeft = len(p.Containers)
+	ended := p.IsCollected()
 	if ended {
 		p.CollectsRuns = false
 	}
 	return ended
 }
 
-// removeCollected removes the containers that CollectRuns and DropRuns have asked for. For
-// DropRuns, by which nothing waits, a removal that fails is tried again without an end.
+// removeCollected removes the containers whose removal is wanted. For that of a pod that was
+// evicted, by which nothing waits, a removal that fails is tried again without an end.
 func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
-	if p.IsCollected() && !p.DropsRuns || p.HasUnknownExits() {
+	if !p.MayLoseRuns || !p.WantsRunsRemoved() || p.HasUnknownExits() {
 		return
 	}
 	for i := range p.Containers {
-		if c := &p.Containers[i]; p.DropsRuns || c.Failures < removalAttemptsMax {
+		if c := &p.Containers[i]; p.dropsRuns() || c.Failures < removalAttemptsMax {
 			p.removeContainer(c, env, w)
 		}
 	}

@@ -76,10 +76,20 @@ func (p *Pod) skipAddedHooks() {
 	}
 }
 
+// orphanGrace is the kubelet's grace period for a pod that only the runtime has, of which no source
+// tells that it may take longer (SyncTerminatingRuntimePod in pkg/kubelet/kubelet.go). The one that
+// its containers were created with was chosen by the author of the pod, who may have deleted it by
+// force: nothing could shorten it any more, and no eviction ends an orphan.
+const orphanGrace = time.Second
+
 // ClearDesired marks the pod as no longer desired by any source, and starts its termination.
 func (p *Pod) ClearDesired(now time.Time) {
 	p.NoLongerDesired, p.Replacement = true, nil
-	p.startTermination(Termination{Reason: reasonDeleted, Grace: p.gracePeriod()}, now)
+	grace := p.gracePeriod()
+	if p.Spec == nil {
+		grace = min(grace, orphanGrace)
+	}
+	p.startTermination(Termination{Reason: reasonDeleted, Grace: grace}, now)
 }
 
 // Preempt terminates the pod for good, to free its resources for a critical pod.
@@ -91,8 +101,17 @@ func (p *Pod) Preempt(now time.Time) {
 // ShutDown ends the pod because the machine shuts down, within the period of its group. A pod that
 // is ending already is hastened.
 func (p *Pod) ShutDown(period time.Duration, now time.Time) {
-	p.startTermination(Termination{Reason: shutdown.Reason, Message: shutdown.Message,
+	p.endForNode(Termination{Reason: shutdown.Reason, Message: shutdown.Message,
 		Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)
+}
+
+// endForNode ends the pod for the sake of the node. One that is being deleted is reported as ended
+// for that (statusPostTerminating in pkg/kubelet/pod_workers.go).
+func (p *Pod) endForNode(end Termination, now time.Time) {
+	p.startTermination(end, now)
+	if t := &p.Termination; t.Reason == reasonDeleted {
+		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
+	}
 }
 
 // mayRunAgain reports whether the pod is a static pod that a shutdown of the machine ends. If the
@@ -109,6 +128,7 @@ func (p *Pod) hasOutlivedShutdown(env *Env) bool { return p.mayRunAgain() && !en
 // agent does that is started then.
 func (p *Pod) runAgain() {
 	p.Stage, p.Termination, p.Status.Phase = Syncing, Termination{}, v1.PodPending
+	p.keepRuns()
 	p.Storage, p.Cgroup = Storage{}, Cgroup{}
 }
 
@@ -118,12 +138,8 @@ func (p *Pod) runAgain() {
 func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
 		UnderPressure: true, Grace: min(p.gracePeriod(), grace)}
-	p.startTermination(end, now)
-	t := &p.Termination
-	if t.Reason == reasonDeleted {
-		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
-	}
-	t.UnderPressure = true
+	p.endForNode(end, now)
+	p.Termination.UnderPressure = true
 }
 
 // CanBeEvicted reports whether the pod can be evicted for the node: it is not critical, was neither

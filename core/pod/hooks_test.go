@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -187,6 +188,12 @@ func TestShorterGracePeriodHastensStop(t *testing.T) {
 	r.planAt(10 * time.Second)
 	if got := stopTimeout(r); got != 3 || len(r.openCalls()) != 1 {
 		t.Errorf("%d s are left, want 3; open: %v", got, r.openCalls())
+	}
+	if !slices.ContainsFunc(r.env.Effects.List(), func(eff world.Effect) bool {
+		_, isCancel := eff.Body.(*world.CancelOperation)
+		return isCancel
+	}) {
+		t.Error("the longer stop keeps its slot")
 	}
 	r.pod.startTermination(Termination{Grace: time.Minute}, t0.Add(11*time.Second))
 	if r.planAt(11 * time.Second); r.pod.Termination.Grace != 13*time.Second {

@@ -28,6 +28,9 @@ type Node struct {
 	RuntimeTimeout time.Duration `json:"runtimeTimeout"` // of one request to the runtime
 	BackoffMax     time.Duration `json:"backoffMax"`     // between restarts of a container
 	Seed           uint64        `json:"seed"`           // spreads first probes and token renewals
+	// NoStorageLimits reports that limits of what pods keep on the node's disks are not enforced
+	// (localStorageCapacityIsolation is false).
+	NoStorageLimits bool `json:"noStorageLimits,omitempty"`
 	// RestartAllContainers reports that an exit may restart all containers of a pod, by a rule
 	// (KEP-5532).
 	RestartAllContainers bool          `json:"restartAllContainers"`
@@ -42,6 +45,7 @@ type Env struct {
 	Effects   *op.Effects
 	Images    *image.Store
 	Objects   *objectcache.Store // objects watched at the API server; nil without an API server
+	CSI       CSI
 	Runtime   *runtime.Runtime
 	Enqueue   func(timer.Key) // enqueues another component for planning
 	NameTaken bool            // another pod of the same full name still runs
@@ -209,10 +213,13 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	}
 	if sandbox == nil || !sandbox.Ready || p.needsIP() && sandbox.LacksIP ||
 		!p.hasMatchingIDs(sandbox, env) {
-		p.replaceSandbox(env, w)
+		if p.enforceStorageLimits(env, w); p.Stage == Syncing {
+			p.replaceSandbox(env, w)
+		}
 		return
 	}
 	if p.stopUnexpected(sandbox, env, w) {
+		p.enforceStorageLimits(env, w)
 		return
 	}
 	p.removeLeftovers(env, w)
@@ -378,13 +385,14 @@ func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 		p.runProbes(env, w)
 	}
 	p.persistRecord(env, w)
+	p.enforceStorageLimits(env, w)
 	if p.stopAllContainers(env, w) || !p.isSettled() || !p.NoLongerDesired && p.HasUnknownExits() {
 		return // the exits of a pod that is no longer desired decide nothing and are not awaited
 	}
 	if p.stopSandboxes(env, w) || !p.isTerminationDurable() && p.Record.Failures == 0 {
 		return // if the record cannot be written, the pod's resources are released all the same
 	}
-	p.Stage, p.IDs = Terminated, userns.Range{}
+	p.Stage, p.IDs, p.EndedAt = Terminated, userns.Range{}, env.Effects.Now()
 }
 
 // syncTerminated removes the resources of a pod that is no longer desired: containers, then
@@ -395,6 +403,7 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 	if p.HasLiveContainers() || !p.areSandboxesDown() {
 		p.Stage = Terminating // an operation of unknown outcome has taken effect late
 		p.Storage.ReleaseSteps, p.OnlyRuntimeRecordsLeft = 0, false
+		p.keepRuns()
 		return
 	}
 	p.issueInspections(env, w)

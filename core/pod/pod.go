@@ -125,10 +125,16 @@ type Pod struct {
 	Watches       Watches        `json:"watches"`                 // of API objects in the spec
 	OverBudget    bool           `json:"overBudget,omitempty"`    // the spec exceeds a bound
 	FullyRemoved  bool           `json:"fullyRemoved,omitempty"`  // nothing of the pod is left
-	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space.
+	// EndedAt is when this agent has found that the pod has ended (Terminated).
+	EndedAt time.Time `json:"endedAt"`
+	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space,
+	// CollectsLeft is how many there were after the last plan.
 	CollectsRuns bool `json:"collectsRuns,omitempty"`
-	// DropsRuns is set once no containers of the pod, which has ended, are to be left.
-	DropsRuns bool `json:"dropsRuns,omitempty"`
+	CollectsLeft int  `json:"collectsLeft,omitempty"`
+	// MayLoseRuns is set once the final status of the pod is at the API server, or in FinalStatus, so
+	// that its containers may be removed. FinalStatus is used for what they do not tell any more.
+	MayLoseRuns bool          `json:"mayLoseRuns,omitempty"`
+	FinalStatus *v1.PodStatus `json:"finalStatus,omitempty"`
 	// OnlyRuntimeRecordsLeft is set if nothing is left except records that the runtime fails to
 	// remove.
 	OnlyRuntimeRecordsLeft bool `json:"onlyRuntimeRecordsLeft,omitempty"`
@@ -137,6 +143,7 @@ type Pod struct {
 
 	index  specIndex       // of Spec; made again when Spec is another one
 	held   heldMemo        // made again when it is missing
+	images imageNames      // made again when Spec is another one
 	pulls  pullSecrets     // made again when a secret has another version
 	checks containerChecks // made again when something has changed that they depend on
 }
@@ -217,7 +224,8 @@ func (p *Pod) IsStatic() bool {
 const graceMaxSeconds = math.MaxInt32
 
 // gracePeriod returns how long the pod's containers have to stop: terminationGracePeriodSeconds of
-// the spec, or for an orphaned pod the longest grace period that its containers were created with.
+// the spec, or while no source has listed the pod the longest grace period that its containers were
+// created with.
 func (p *Pod) gracePeriod() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
 		return seconds(*p.Spec.Spec.TerminationGracePeriodSeconds)

@@ -91,7 +91,7 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 		if s.KillAfter > left {
 			s.KillAfter = left
 			if c.Op != 0 && c.Stopping { // the request with the shortest timeout decides
-				env.Effects.Abandon(c.Op)
+				env.Effects.Cancel(c.Op)
 				c.Op = 0
 			}
 		}

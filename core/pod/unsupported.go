@@ -82,7 +82,7 @@ func (u *unsupported) addContainer(c *v1.Container, list string, index int) {
 func (u *unsupported) inVolume(v *v1.Volume) string {
 	switch {
 	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil,
-		v.PersistentVolumeClaim != nil, v.Ephemeral != nil, v.NFS != nil:
+		v.PersistentVolumeClaim != nil, v.Ephemeral != nil, v.NFS != nil, v.CSI != nil:
 		return ""
 	case v.Glusterfs != nil, v.RBD != nil, v.CephFS != nil, v.Flocker != nil, v.Quobyte != nil,
 		v.ScaleIO != nil, v.StorageOS != nil, v.PhotonPersistentDisk != nil, v.FlexVolume != nil,

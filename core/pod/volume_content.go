@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -63,7 +64,8 @@ func (p *Pod) volumeView(env *Env) *volume.Pod {
 		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
 			p.countVolumeOperation(v, VolumeMount, took, failed, env)
 		},
-		Node: func() (*v1.Node, bool) { return nodeObject(env) },
+		Node:   func() (*v1.Node, bool) { return nodeObject(env) },
+		Shared: func(u csi.Use) volume.Shared { return p.sharedVolume(u, env) },
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent

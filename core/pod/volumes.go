@@ -112,6 +112,9 @@ func (p *Pod) issueVolumeOperation(view *volume.Pod, env *Env, w *wakeTimer) boo
 
 // measureStorage measures what a pod with limits keeps on disks, from time to time.
 func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
+	if env.Node.NoStorageLimits {
+		return
+	}
 	usage := &p.Storage.Usage
 	step, at := usage.NextMeasurement(p.localStorage(env), env.Effects.Now())
 	if step == nil {
@@ -122,9 +125,15 @@ func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
 		step.Body), step.Item)
 }
 
+// localStorage returns what measurements depend on. A pod with live containers has its volumes,
+// also one that ends and of which this agent has not inspected them.
 func (p *Pod) localStorage(env *Env) *localstorage.Pod {
+	isReady := p.Storage.Volumes.IsReady
+	if p.HasLiveContainers() {
+		isReady = func(int, string) bool { return true }
+	}
 	return &localstorage.Pod{Spec: p.Spec, Dir: p.dir(env.Node), LogDir: p.logDir(env.Node),
-		IsReady: p.Storage.Volumes.IsReady, RunningID: func(container string) string {
+		IsReady: isReady, RunningID: func(container string) string {
 			if c := p.NewestRun(container); c != nil && c.State == Running {
 				return c.ID
 			}
@@ -141,15 +150,31 @@ const (
 // evictOverLimit evicts the pod if it exceeds a limit of what it keeps on disks, and reports
 // whether it has. A static pod, which no controller would create on another node, and a critical
 // pod are not evicted for it (upstream #40573).
+//
+// A pod that is ending already is hastened, and one that is deleted is reported as evicted, as by
+// Evict. Nothing is left to hasten of a pod that ends within the grace period of an eviction.
 func (p *Pod) evictOverLimit(env *Env) bool {
-	message := p.Storage.Usage.Message(p.Spec)
+	message, now := p.Storage.Usage.Message(p.Spec), env.Effects.Now()
 	if message == "" || admission.IsCritical(p.Spec, p.IsStatic()) {
 		return false
 	}
+	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
+		Grace: min(p.gracePeriod(), evictionGrace)}
+	if t := &p.Termination; p.Stage != Syncing && !t.Since.Add(t.Grace).After(now.Add(end.Grace)) {
+		return false
+	}
 	p.recordEvent(env, "", warning, ReasonEvicted, "%s", message)
-	p.startTermination(Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
-		Grace: min(p.gracePeriod(), evictionGrace)}, env.Effects.Now())
+	p.endForNode(end, now)
 	return true
+}
+
+// enforceStorageLimits measures what a pod with live containers keeps on disks, and evicts it if
+// that exceeds a limit. Plans that do not get to syncStorage call it, as those of a pod that ends:
+// an end may take as long as the author of the pod likes.
+func (p *Pod) enforceStorageLimits(env *Env, w *wakeTimer) {
+	if p.Spec != nil && p.HasLiveContainers() && !p.evictOverLimit(env) {
+		p.measureStorage(env, w)
+	}
 }
 
 // IsEvicted reports whether the pod is terminating, or has terminated, because it was evicted.
@@ -245,16 +270,25 @@ func (p *Pod) NeedsVolume(persistentVolume string) bool {
 	return !p.Storage.Unmounted && p.Storage.Volumes.IsBackedBy(persistentVolume)
 }
 
-// HasFreedDisk reports whether the pod has ended and its volumes are removed.
+// HasFreedMemory reports whether the pod has ended and its volumes in memory are unmounted.
+func (p *Pod) HasFreedMemory() bool { return p.Stage == Terminated && p.Storage.Unmounted }
+
+// HasFreedDisk reports whether the pod has ended and its volumes and containers are removed, with
+// their writable layers and logs.
 func (p *Pod) HasFreedDisk() bool {
-	return p.Stage == Terminated && (p.DirRemoved ||
+	return p.Stage == Terminated && len(p.Containers) == 0 && (p.DirRemoved ||
 		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
 }
+
+// stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are
+// unpublished: their subpaths are unmounted, and nothing else has touched them.
+const stepAfterShared = 1
 
 // releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
 const releaseStepsOfDesired = 5
 
-// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation. The
+// releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation, or waits
+// for volumes of CSI drivers. The
 // volumes of a terminated pod that is still desired are removed as well, and so is its /etc/hosts,
 // which may have any size: the object of such a pod can stay for weeks.
 func (p *Pod) releaseVolumes(env *Env) bool {
@@ -268,6 +302,9 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 	left := len(steps)
 	if p.NoLongerDesired {
 		left = 2 // removeDirs removes the whole directory
+	}
+	if p.Storage.ReleaseSteps == stepAfterShared && p.releaseShared(env) {
+		return true // each volume that is unpublished has the pod planned
 	}
 	if p.Storage.ReleaseSteps >= left {
 		return false

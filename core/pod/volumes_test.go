@@ -134,6 +134,43 @@ func TestNothingIsReleasedUnderRunningContainer(t *testing.T) {
 	}
 }
 
+// The limits of a pod are enforced while it ends, and while a changed container is stopped: that may
+// take as long as the author of the pod likes. It is evicted once.
+func TestLimitsWhileContainersAreStopped(t *testing.T) {
+	for _, isDeleted := range []bool{true, false} {
+		p := withVolume(v1.VolumeMount{MountPath: "/data"})
+		limit, grace := resource.MustParse("1Mi"), int64(100_000)
+		p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
+		p.Spec.Spec.TerminationGracePeriodSeconds = &grace
+		c := run("web", 0, Running)
+		c.SandboxID, c.Hash = "s", "another"
+		p.addContainer(c)
+		if isDeleted {
+			p.startTermination(Termination{Reason: reasonDeleted, Grace: p.gracePeriod()}, t0)
+		}
+		r := newHarness(t, p).planAt(0)
+		if got := stopTimeout(r); got != 100_000 {
+			t.Fatalf("deleted %t: %d s to stop", isDeleted, got)
+		}
+		r.planAt(time.Minute).complete("MeasureTree", &world.TreeMeasured{Bytes: 2 << 20}, nil)
+		for i := range 3 {
+			r.planAt(time.Minute + time.Duration(i)*time.Second)
+		}
+		if got := stopTimeout(r); got != 2 || !r.pod.IsEvicted() {
+			t.Errorf("deleted %t: %d s to stop, evicted: %t", isDeleted, got, r.pod.IsEvicted())
+		}
+		evicted := 0
+		for _, e := range r.events {
+			if e.Reason == ReasonEvicted {
+				evicted++
+			}
+		}
+		if evicted != 1 {
+			t.Errorf("deleted %t: %d events", isDeleted, evicted)
+		}
+	}
+}
+
 // A pod whose volume exceeds its size limit is evicted, and has failed for that reason.
 func TestEviction(t *testing.T) {
 	p := withVolume(v1.VolumeMount{MountPath: "/data"})

@@ -95,6 +95,9 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	status.Conditions = conditions(p, &node.Wall)
 	setIPs(status, p, node)
 	setContainerStatuses(status, p, node, runtimeName)
+	if p.FinalStatus != nil {
+		keepRemovedRuns(status, p.FinalStatus)
+	}
 	if pod.IsTerminal(p.Spec.Status.Phase) {
 		keepRemovedRuns(status, &p.Spec.Status)
 	}

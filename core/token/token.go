@@ -9,6 +9,7 @@
 package token
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -56,6 +57,8 @@ type Token struct {
 	Value   string    `json:"token,omitempty"`
 	Issued  time.Time `json:"issued"` // when its request was issued
 	RenewAt time.Time `json:"renewAt"`
+	// Granted is for how many seconds the server has made it valid; zero: for all of Seconds.
+	Granted int64 `json:"granted,omitempty"`
 
 	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`
@@ -205,9 +208,18 @@ func (t *Token) recordResult(r op.Record, ev world.Event) {
 		t.NotBefore = ev.Time.Add(timer.RetryDelay(ev.Err, t.Failures, backoffFirst, backoffMax))
 		return
 	}
-	t.Value, t.Issued = created.Token, r.IssuedAt
+	t.Value, t.Issued, t.Granted = created.Token, r.IssuedAt, created.ExpirationSeconds
 	t.RenewAt = t.renewalTime(created.ExpirationSeconds)
 	t.Failures, t.NotBefore, t.Problem = 0, time.Time{}, ""
+}
+
+// ExpiresAt returns until when the token for a projection is valid; zero without a token.
+func (s *Set) ExpiresAt(projection *v1.ServiceAccountTokenProjection) time.Time {
+	t := s.find(projection)
+	if t == nil || t.Value == "" {
+		return time.Time{}
+	}
+	return t.Issued.Add(time.Duration(cmp.Or(t.Granted, t.Seconds)) * time.Second)
 }
 
 // Find returns the token for a projection, and its version. Without a token the problem is why the

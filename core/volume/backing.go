@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"seedlet.dev/core/claim"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/world"
 )
 
@@ -33,6 +34,7 @@ type Backing struct {
 	Export       string          `json:"export,omitempty"`
 	ReadOnly     bool            `json:"readOnly,omitempty"`
 	Options      []string        `json:"options,omitempty"` // for mounting it, sorted
+	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
@@ -80,6 +82,8 @@ func (b *Backing) path(dir string) string {
 		return path.Clean(b.Source)
 	case NFSPlugin:
 		return dir + "/volumes/kubernetes.io~nfs/" + b.Name
+	case CSIPlugin:
+		return csi.PublishedPath(dir, b.Name)
 	default:
 		return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
 	}
@@ -106,6 +110,7 @@ const (
 	stepInit     = "MountVolume.NewMounter initialization"
 	stepOptions  = "MountVolume.MountOptionSupport check"
 	stepDevice   = "MountVolume.MountDevice"
+	stepShared   = "shared" // no step: the message is whole
 )
 
 // notUsed is the version of a volume that no container uses. It needs no set-up.
@@ -124,13 +129,26 @@ func (p *Pod) backingVersion(v *Volume, spec *v1.Volume) (version string, known 
 	if err != nil {
 		return err.Error(), true
 	}
-	return fmt.Sprintf("%+v", b), known
+	return b.version(), known
+}
+
+func (b Backing) version() string {
+	if b.CSI != nil {
+		return csi.UniqueName(b.CSI.Driver, b.CSI.Handle) + " " + b.Name
+	}
+	return fmt.Sprintf("%+v", b)
 }
 
 // backingOf returns what backs a volume. Without an error, not known means that an object is still
 // being read.
 func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	switch {
+	case spec.CSI != nil && p.Objects == nil:
+		return Backing{Name: spec.Name}, true, &setupError{stepInit,
+			errors.New("failed to get a kubernetes client")}
+	case spec.CSI != nil:
+		u := csi.InlineUse(p.Spec, spec)
+		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, true, nil
 	case spec.NFS != nil:
 		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly, nil), true, nil
 	case spec.GitRepo != nil:
@@ -160,6 +178,9 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		if source.Local.FSType != nil {
 			b.FSType = *source.Local.FSType
 		}
+	case source.CSI != nil && r.Mode != v1.PersistentVolumeBlock:
+		u := csi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
+		b = Backing{Plugin: CSIPlugin, CSI: &u}
 	case source.NFS != nil:
 		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly, nil)
 	default:

@@ -12,6 +12,7 @@ type Plugin int
 // The plugins for the kinds of volumes that are supported, and one for all others.
 const (
 	ConfigMapPlugin Plugin = iota
+	CSIPlugin
 	DownwardAPIPlugin
 	EmptyDirPlugin
 	HostPathPlugin
@@ -26,6 +27,7 @@ const (
 
 // PluginLabels are the names of the plugins.
 var PluginLabels = [PluginCount]string{ConfigMapPlugin: "kubernetes.io/configmap",
+	CSIPlugin:         "kubernetes.io/csi",
 	DownwardAPIPlugin: "kubernetes.io/downward-api", EmptyDirPlugin: "kubernetes.io/empty-dir",
 	HostPathPlugin: "kubernetes.io/host-path", ImagePlugin: "kubernetes.io/image",
 	ProjectedPlugin: "kubernetes.io/projected", SecretPlugin: "kubernetes.io/secret",
@@ -37,6 +39,8 @@ func PluginOf(v *v1.Volume) Plugin {
 	switch {
 	case v.ConfigMap != nil:
 		return ConfigMapPlugin
+	case v.CSI != nil:
+		return CSIPlugin
 	case v.DownwardAPI != nil:
 		return DownwardAPIPlugin
 	case v.EmptyDir != nil:

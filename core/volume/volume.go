@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -80,6 +81,8 @@ type Pod struct {
 	// Token returns a token of the pod's service account, and its version. Without a version or an
 	// error the request is in flight.
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
+	// Shared declares that the pod uses a volume of a CSI driver, and returns how far that is.
+	Shared func(csi.Use) Shared
 	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
 	// the failures of operations. Nil to count nothing.
 	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
@@ -93,6 +96,15 @@ func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
 	if p.SetupEnded != nil {
 		p.SetupEnded(spec, took, failed)
 	}
+}
+
+// Shared is how far a volume of a CSI driver is: package csi sets it up, because pods share it.
+type Shared struct {
+	Ready bool
+	// Problem is why it is not ready or cannot be refreshed, as an event says it; empty if nothing has
+	// failed. Failures is how often in a row.
+	Problem  string
+	Failures int
 }
 
 // Operation is an operation that a volume needs.
@@ -148,7 +160,7 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 				ContentBytes: v.ContentBytes}
 		}
 		switch {
-		case v.UpToDate || !known:
+		case v.adoptShared(spec, pod), v.UpToDate || !known:
 			continue
 		case now.Before(v.NotBefore):
 			if wake.IsZero() || v.NotBefore.Before(wake) {
@@ -187,6 +199,27 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		}
 	}
 	return nil, wake
+}
+
+// adoptShared takes over how far a volume of a CSI driver is, and reports whether it is one.
+func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
+	if !IsBacked(spec) || v.SourceVersion == notUsed {
+		return false
+	}
+	if v.Backing == nil {
+		b, known, err := pod.backingOf(spec)
+		if !known || err != nil || b.Plugin != CSIPlugin {
+			return false
+		}
+		v.Backing = &b
+	}
+	if v.Backing.Plugin != CSIPlugin {
+		return false
+	}
+	shared := pod.Shared(*v.Backing.CSI)
+	v.UpToDate, v.Ready = shared.Ready, v.Ready || shared.Ready
+	v.Problem, v.Failures, v.FailedStep = shared.Problem, shared.Failures, stepShared
+	return true
 }
 
 // stepsOf returns the operations that a volume needs, in order, and what that has cost: its files,
@@ -300,8 +333,11 @@ func (s *Set) firstFailedOf(which func(*Volume) bool) *Volume {
 }
 
 func (v *Volume) problemMessage() string {
-	if v == nil {
+	switch {
+	case v == nil:
 		return ""
+	case v.FailedStep == stepShared:
+		return v.Problem
 	}
 	name, step := v.Name, cmp.Or(v.FailedStep, "MountVolume.SetUp")
 	if step == stepProcess {

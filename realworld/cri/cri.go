@@ -124,6 +124,9 @@ func (p *Port) Do(eff world.Effect) {
 	})
 }
 
+// Cancel implements world.Canceler.
+func (p *Port) Cancel(id world.OpID) { p.operations.Cancel(id) }
+
 func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	body, err := p.call(ctx, request)
 	if err == nil {

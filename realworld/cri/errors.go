@@ -42,8 +42,8 @@ func kindOf(op string, code codes.Code, message string, err error) world.ErrorKi
 	case codes.DeadlineExceeded:
 		return world.KindTimeout
 	case codes.Unavailable, codes.Canceled:
-		// Canceled means that the port closed the connection during the call, so the outcome is as
-		// unknown as if the runtime had gone.
+		// Canceled means that the core canceled the call, or that the port closed the connection
+		// during it, so the outcome is as unknown as if the runtime had gone.
 		return world.KindUnavailable
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

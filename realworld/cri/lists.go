@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,9 +20,12 @@ const (
 	listBytesMax = 128 << 20
 	// listsBytesMax bounds the lists that are requested for each sandbox, together.
 	listsBytesMax = 512 << 20
+	// statsTimeout bounds a request for the stats of one sandbox, which takes milliseconds.
+	statsTimeout = time.Second
 )
 
-// listClient is a client whose lists may be longer than a message. A list that is too long is
+// listClient is a client whose lists may be longer than a message, and whose stats of sandboxes are
+// those that the runtime can read. A list that is too long is
 // requested again for each sandbox: every container that existed when the call began is in a
 // sandbox that existed then, and the runtime removes a sandbox together with its containers.
 type listClient struct {
@@ -51,22 +55,57 @@ func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContai
 	})
 }
 
-// ListPodSandboxStats implements runtimeapi.RuntimeServiceClient.
+// ListPodSandboxStats implements runtimeapi.RuntimeServiceClient. The list as a whole fails if the
+// stats of one sandbox cannot be read (containerd joins the errors), which the author of a pod can
+// bring about. So after any failure that is not the runtime's own the stats of each sandbox are
+// requested, and those that fail are left out.
 func (c listClient) ListPodSandboxStats(ctx context.Context,
 	m *runtimeapi.ListPodSandboxStatsRequest, opts ...grpc.CallOption) (
 	*runtimeapi.ListPodSandboxStatsResponse, error) {
 	list := c.RuntimeServiceClient.ListPodSandboxStats
-	whole, err := list(ctx, m, longList(opts)...)
-	if !isTooLong(err) || m.Filter != nil {
+	whole, err := listWhole(ctx, list, m, longList(opts)...)
+	if err == nil || m.Filter != nil || isOfRuntime(err) || ctx.Err() != nil {
 		return whole, err
 	}
-	all := &runtimeapi.ListPodSandboxStatsResponse{}
-	return all, forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
-		part, err := list(ctx, &runtimeapi.ListPodSandboxStatsRequest{
+	all, answered := &runtimeapi.ListPodSandboxStatsResponse{}, false
+	failure := forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
+		within, cancel := context.WithTimeout(ctx, statsTimeout)
+		defer cancel()
+		part, err := list(within, &runtimeapi.ListPodSandboxStatsRequest{
 			Filter: &runtimeapi.PodSandboxStatsFilter{Id: id}}, longList(opts)...)
+		if err != nil && !isOfRuntime(err) && ctx.Err() == nil {
+			return nil, nil // the other pods have stats
+		}
+		answered = answered || err == nil
 		all.Stats = append(all.Stats, part.GetStats()...)
 		return part, err
 	})
+	if failure == nil && !answered {
+		failure = err
+	}
+	return all, failure
+}
+
+// listWhole requests a list within half of the time that its caller has, which leaves the other
+// half to the requests for each sandbox.
+func listWhole[Request, Response any](ctx context.Context,
+	list func(context.Context, Request, ...grpc.CallOption) (Response, error), m Request,
+	opts ...grpc.CallOption) (Response, error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		within, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+		ctx = within
+	}
+	return list(ctx, m, opts...)
+}
+
+// isOfRuntime reports whether an error says that the runtime as a whole cannot answer.
+func isOfRuntime(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Unimplemented, codes.Canceled:
+		return true
+	}
+	return false
 }
 
 // ListPodSandboxMetrics implements runtimeapi.RuntimeServiceClient. Its request has no filter, so a
@@ -96,7 +135,8 @@ func (c listClient) ListContainerStats(ctx context.Context,
 	})
 }
 
-// forEachSandbox requests a list for each sandbox, until one fails or all together are too long.
+// forEachSandbox requests a list for each sandbox, until one fails or all together are too long. As
+// many are requested as the runtime has; the deadline of the context bounds the time.
 func forEachSandbox(ctx context.Context, c listClient,
 	request func(sandboxID string) (proto.Message, error)) error {
 	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})

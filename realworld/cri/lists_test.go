@@ -165,3 +165,60 @@ func metricsOfPod(id string) *runtimeapi.PodSandboxMetrics {
 	return &runtimeapi.PodSandboxMetrics{PodSandboxId: id,
 		ContainerMetrics: []*runtimeapi.ContainerMetrics{{ContainerId: id, Metrics: all}}}
 }
+
+// The stats of one sandbox that cannot be read fail the list of all, and are left out. A runtime
+// that answers for no sandbox, or is away, has no stats.
+func TestStatsOfOneSandboxThatFail(t *testing.T) {
+	joined := status.Error(codes.Unknown, "failed to decode metrics of sandbox 1")
+	for _, c := range []struct {
+		name  string
+		whole error
+		parts map[string]error
+		want  string
+	}{
+		{"one", joined, map[string]error{"1": joined}, "0 2"},
+		{"all", joined, map[string]error{"0": joined, "1": joined, "2": joined}, "Internal"},
+		{"the runtime went", joined, map[string]error{"2": status.Error(codes.Unavailable, "x")},
+			"Unavailable"},
+		{"the runtime is away", status.Error(codes.Unavailable, "x"), nil, "Unavailable"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRuntime(t)
+			r.serveContainers(nil)
+			lists := r.stream
+			r.stream = func(stream grpc.ServerStream) error {
+				if method, _ := grpc.MethodFromServerStream(stream); !strings.HasSuffix(method, "Stats") {
+					return lists(stream)
+				}
+				request := &runtimeapi.ListPodSandboxStatsRequest{}
+				if err := stream.RecvMsg(request); err != nil {
+					return err
+				}
+				id := request.GetFilter().GetId()
+				if id == "" {
+					return c.whole
+				}
+				if err := c.parts[id]; err != nil {
+					return err
+				}
+				return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{
+					Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{
+						Id: id}}}})
+			}
+			r.start(t)
+			defer r.kill(t)
+			body, err := newHarness(t, r).call(&runtimeapi.ListPodSandboxStatsRequest{}, porttest.Patience)
+			var got []string
+			if err != nil {
+				got = append(got, string(err.Kind))
+			} else {
+				for _, s := range body.(*runtimeapi.ListPodSandboxStatsResponse).Stats {
+					got = append(got, s.Attributes.Id)
+				}
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("%q, want %q: %v", got, c.want, err)
+			}
+		})
+	}
+}

@@ -2,6 +2,8 @@ package disk
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"seedlet.dev/world"
@@ -50,8 +52,8 @@ func shareTime(paths []string, left func() time.Duration,
 	return trees
 }
 
-// measurePart measures a tree for a while. A tree that cannot be measured at all counts as empty:
-// it may be gone.
+// measurePart measures a tree for a while. One that does not exist is empty. One that cannot be
+// measured is unfinished, as it may have any size.
 func measurePart(ctx context.Context, path string, most time.Duration) world.TreeMeasured {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -59,10 +61,10 @@ func measurePart(ctx context.Context, path string, most time.Duration) world.Tre
 	err := m.run(ctx)
 	switch {
 	case err == nil:
-	case isTooLarge(err) || ctx.Err() != nil:
-		m.sum.Unfinished = true
-	default:
+	case errors.Is(err, fs.ErrNotExist):
 		return world.TreeMeasured{}
+	default:
+		m.sum.Unfinished = true
 	}
 	return m.sum
 }

@@ -242,7 +242,8 @@ func (w *walker) leave() error {
 }
 
 // reopen opens the directory of a level as the parent of the level below it. A directory that was
-// moved meanwhile has another parent, which may be outside the tree.
+// moved meanwhile has another parent, which may be outside the tree, and one that was removed has
+// none: the walk cannot go on from there.
 func (w *walker) reopen(l *level, below *os.File) error {
 	if l.dir != nil {
 		return nil
@@ -253,6 +254,9 @@ func (w *walker) reopen(l *level, below *os.File) error {
 	}
 	fd, err := unix.Openat(int(below.Fd()), "..",
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if isReplaced(err) {
+		return world.Errorf(world.KindExhausted, "", "%s was removed meanwhile", below.Name())
+	}
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -272,7 +276,7 @@ func (w *walker) reopen(l *level, below *os.File) error {
 // readNames reads more names of a directory.
 func (w *walker) readNames(l *level) error {
 	names, err := l.dir.Readdirnames(1024)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || isReplaced(err) { // a directory that was removed has no names left
 		l.ended = true
 		return nil
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -18,15 +19,36 @@ import (
 	"seedlet.dev/world"
 )
 
+// IDFiles are the files with IDs of the machine and of its boot, separated by commas: of each the
+// first that exists counts. An empty text stands for that of DefaultIDFiles.
+type IDFiles struct{ Machine, Boot string }
+
+// DefaultIDFiles are the files of cAdvisor.
+var DefaultIDFiles = IDFiles{Machine: "/etc/machine-id,/var/lib/dbus/machine-id",
+	Boot: "/proc/sys/kernel/random/boot_id"}
+
+// firstFile returns the text of the first of some files that can be read.
+func firstFile(root, paths string) (string, error) {
+	var failure error
+	for path := range strings.SplitSeq(paths, ",") {
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err == nil {
+			return strings.TrimSpace(string(data)), nil
+		}
+		failure = cmp.Or(failure, err)
+	}
+	return "", failure
+}
+
 // Boot reads the facts of the first event from the running machine. root is the root of its files
 // ("/" except in tests), rootDir the agent's root directory. The seed comes from the system's
 // random source: it is the only randomness of the agent's run, and it is in the recording.
-func Boot(root, rootDir string) (*world.Boot, error) {
+func Boot(root, rootDir string, ids IDFiles) (*world.Boot, error) {
 	var seed [8]byte
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, fmt.Errorf("drawing the seed: %w", err)
 	}
-	bootID, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
+	bootID, err := firstFile(root, cmp.Or(ids.Boot, DefaultIDFiles.Boot))
 	if err != nil {
 		return nil, fmt.Errorf("reading the boot id: %w", err)
 	}
@@ -34,13 +56,13 @@ func Boot(root, rootDir string) (*world.Boot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name: %w", err)
 	}
-	read, err := observe(root, rootDir)
+	read, err := observe(root, rootDir, ids)
 	if err != nil {
 		return nil, err
 	}
 	return &world.Boot{
 		Seed:        binary.LittleEndian.Uint64(seed[:]),
-		BootID:      strings.TrimSpace(string(bootID)),
+		BootID:      bootID,
 		Uptime:      uptime(root),
 		Hostname:    hostname,
 		CPUs:        read.CPUs,
@@ -62,7 +84,7 @@ func uptime(root string) time.Duration {
 
 // observe reads the facts about the machine that may change while the agent runs, without the
 // addresses of a name.
-func observe(root, rootDir string) (*world.MachineRead, error) {
+func observe(root, rootDir string, ids IDFiles) (*world.MachineRead, error) {
 	memory, err := readMeminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:")
 	switch {
 	case err != nil:
@@ -71,7 +93,7 @@ func observe(root, rootDir string) (*world.MachineRead, error) {
 		return nil, fmt.Errorf("reading the machine's memory: it has none")
 	}
 	return &world.MachineRead{CPUs: countCPUs(root), MemoryBytes: memory, Addresses: addresses(),
-		Machine: readMachine(root, rootDir)}, nil
+		Machine: readMachine(root, rootDir, ids)}, nil
 }
 
 // countCPUs returns how many CPUs are online. Those that the agent itself may run on can be fewer:

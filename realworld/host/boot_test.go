@@ -12,11 +12,11 @@ import (
 )
 
 func TestBootOfThisMachine(t *testing.T) {
-	first, err := host.Boot("/", t.TempDir())
+	first, err := host.Boot("/", t.TempDir(), host.IDFiles{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := host.Boot("/", t.TempDir())
+	second, err := host.Boot("/", t.TempDir(), host.IDFiles{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestBootErrors(t *testing.T) {
 			root := t.TempDir()
 			write(t, filepath.Join(root, "proc/sys/kernel/random/boot_id"), "a-b-c\n")
 			write(t, filepath.Join(root, "proc/meminfo"), c.meminfo)
-			boot, err := host.Boot(root, root)
+			boot, err := host.Boot(root, root, host.IDFiles{})
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("unexpected error: %v", err)
@@ -58,7 +58,7 @@ func TestBootErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := host.Boot(t.TempDir(), "/"); err == nil {
+	if _, err := host.Boot(t.TempDir(), "/", host.IDFiles{}); err == nil {
 		t.Error("no error without a boot id")
 	}
 }
@@ -76,7 +76,7 @@ func TestUptime(t *testing.T) {
 		if c.text != "" {
 			write(t, filepath.Join(root, "proc/uptime"), c.text)
 		}
-		boot, err := host.Boot(root, root)
+		boot, err := host.Boot(root, root, host.IDFiles{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestCPUsOfTheMachine(t *testing.T) {
 		want   int
 	}{{"0-63\n", 64}, {"0,2-3,1021\n", 4}, {"garbage\n", runtime.NumCPU()}, {"\n", runtime.NumCPU()}} {
 		write(t, filepath.Join(root, "sys/devices/system/cpu/online"), c.online)
-		boot, err := host.Boot(root, root)
+		boot, err := host.Boot(root, root, host.IDFiles{})
 		if err != nil || boot.CPUs != c.want {
 			t.Errorf("%q: %+v, %v; want %d CPUs", c.online, boot, err, c.want)
 		}

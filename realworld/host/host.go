@@ -32,6 +32,7 @@ type Options struct {
 	CgroupRoot string
 	// Root is the root of the machine's files; empty for "/". RootDir is the agent's root directory.
 	Root, RootDir string
+	IDs           IDFiles
 }
 
 // Port is a world.Port for the machine. Close it when done.
@@ -107,7 +108,7 @@ func (p *Port) Close() {
 
 // readMachine observes the machine, and resolves the node's name if asked to.
 func (p *Port) readMachine(ctx context.Context, m *world.ReadMachine) (*world.MachineRead, error) {
-	read, err := observe(p.opts.Root, p.opts.RootDir)
+	read, err := observe(p.opts.Root, p.opts.RootDir, p.opts.IDs)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,10 @@ import (
 
 // readMachine returns the facts about the machine that cAdvisor collects for the kubelet. A fact
 // that is missing, as in a container or on small boards, is empty.
-func readMachine(root, rootDir string) world.Machine {
+func readMachine(root, rootDir string, ids IDFiles) world.Machine {
+	id, _ := firstFile(root, cmp.Or(ids.Machine, DefaultIDFiles.Machine))
 	return world.Machine{
-		MachineID: firstLine(root, "etc/machine-id", "var/lib/dbus/machine-id"),
+		MachineID: id,
 		SystemUUID: firstLine(root, "sys/class/dmi/id/product_uuid",
 			"proc/device-tree/system-id", "proc/device-tree/vm,uuid", "etc/machine-id"),
 		KernelVersion:   firstLine(root, "proc/sys/kernel/osrelease"),

@@ -40,7 +40,7 @@ func TestMachineFromFiles(t *testing.T) {
 	} {
 		write(t, filepath.Join(root, name), text)
 	}
-	boot, err := host.Boot(root, filepath.Join(root, "not", "there", "yet"))
+	boot, err := host.Boot(root, filepath.Join(root, "not", "there", "yet"), host.IDFiles{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestSwapLimitsOfVersion2(t *testing.T) {
 		} {
 			write(t, filepath.Join(root, name), text)
 		}
-		boot, err := host.Boot(root, root)
+		boot, err := host.Boot(root, root, host.IDFiles{})
 		if err != nil || boot.Machine.SwapLimits != (own == "/agent.slice") {
 			t.Errorf("%s: %+v, %v", own, boot.Machine, err)
 		}
@@ -90,7 +90,7 @@ func TestMachineWithoutSELinux(t *testing.T) {
 		for name, text := range files {
 			write(t, filepath.Join(root, name), text)
 		}
-		boot, err := host.Boot(root, root)
+		boot, err := host.Boot(root, root, host.IDFiles{})
 		if err != nil || boot.Machine.SELinux {
 			t.Errorf("%v: %+v, %v", files, boot, err)
 		}
@@ -99,7 +99,7 @@ func TestMachineWithoutSELinux(t *testing.T) {
 
 // The facts agree with the machine's own tools.
 func TestMachineOfThisMachine(t *testing.T) {
-	boot, err := host.Boot("/", t.TempDir())
+	boot, err := host.Boot("/", t.TempDir(), host.IDFiles{})
 	if err != nil {
 		t.Fatal(err)
 	}

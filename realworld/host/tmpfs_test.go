@@ -28,11 +28,11 @@ func TestTmpfsThatStaysInMemory(t *testing.T) {
 func TestTmpfsWithoutSwap(t *testing.T) {
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{"proc/meminfo": "MemTotal: 1 kB\nSwapTotal: 0 kB\n"})
-	if readMachine(root, root).SwapsTmpfs {
+	if readMachine(root, root, IDFiles{}).SwapsTmpfs {
 		t.Error("without swap tmpfs is swapped")
 	}
 	writeFiles(t, root, map[string]string{"proc/meminfo": "MemTotal: 1 kB\nSwapTotal: 8 kB\n"})
-	if m := readMachine(root, root); m.SwapsTmpfs == canTmpfsStayInMemory() {
+	if m := readMachine(root, root, IDFiles{}); m.SwapsTmpfs == canTmpfsStayInMemory() {
 		t.Errorf("with swap: %+v", m)
 	}
 }

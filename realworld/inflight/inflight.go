@@ -2,8 +2,8 @@
 // ports of the runtime, the API server, the file system, the network and the host use it.
 //
 // The contract: Start never blocks, and every effect is completed by exactly one event, whose body
-// or error comes from the port. The context of an effect is done at the effect's deadline and when
-// the port is closed. The loop's lanes bound how many effects are in flight. Start reading at
+// or error comes from the port. The context of an effect is done at the effect's deadline, when the
+// effect is canceled and when the port is closed. The loop's lanes bound how many effects are in flight. Start reading at
 // Operations.
 package inflight
 
@@ -23,11 +23,14 @@ type Operations struct {
 	ctx        context.Context   // done when the port is closed
 	cancel     context.CancelFunc
 	goroutines sync.WaitGroup
+
+	mu      sync.Mutex
+	cancels map[world.OpID]context.CancelFunc // of the operations in flight
 }
 
 // New returns the operations of a port. Close them when done.
 func New(c clock.Clock, deliver func(world.Event)) *Operations {
-	o := &Operations{clock: c, deliver: deliver}
+	o := &Operations{clock: c, deliver: deliver, cancels: map[world.OpID]context.CancelFunc{}}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	return o
 }
@@ -36,16 +39,31 @@ func New(c clock.Clock, deliver func(world.Event)) *Operations {
 // is ignored.
 func (o *Operations) Start(eff world.Effect,
 	carryOut func(ctx context.Context, body any) (any, *world.Error)) {
-	o.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, o.clock.Until(eff.Deadline))
-		defer cancel()
+	ctx, cancel := context.WithTimeout(o.ctx, o.clock.Until(eff.Deadline))
+	o.mu.Lock()
+	o.cancels[eff.Op] = cancel
+	o.mu.Unlock()
+	o.Go(func(context.Context) {
 		body, err := carryOut(ctx, eff.Body)
+		o.mu.Lock()
+		delete(o.cancels, eff.Op)
+		o.mu.Unlock()
+		cancel()
 		if err != nil {
 			o.deliver(world.Event{Op: eff.Op, Err: err})
 			return
 		}
 		o.deliver(world.Event{Op: eff.Op, Body: body})
 	})
+}
+
+// Cancel ends the context of an operation; one that is not in flight is ignored.
+func (o *Operations) Cancel(id world.OpID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if cancel := o.cancels[id]; cancel != nil {
+		cancel()
+	}
 }
 
 // Go runs a goroutine of the port's own, whose context is done when the port is closed.

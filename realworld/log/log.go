@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
@@ -24,20 +25,40 @@ import (
 // flushTimeout is how long a flush of the sink may take before the health check fails.
 const flushTimeout = time.Second
 
-// Configure applies the logging section of the configuration to the process. It may be called once,
-// before anything is logged. Its errors name the field.
-func Configure(c *logsapi.LoggingConfiguration) error {
+// Configure applies the logging section of the configuration to the process. Of the feature gates
+// that are set, those of logging count. It may be called once, before anything is logged. Its
+// errors name the field.
+func Configure(c *logsapi.LoggingConfiguration, gates map[string]bool) error {
 	logs.InitLogs()
 	logsapi.SetRecommendedLoggingConfiguration(c)
-	var err error = logsapi.Validate(c, nil, field.NewPath("logging")).ToAggregate()
+	known, err := loggingGates(gates)
+	if err != nil {
+		return fmt.Errorf("configuring logging: %w", err)
+	}
+	err = logsapi.Validate(c, known, field.NewPath("logging")).ToAggregate()
 	if err == nil {
 		streams := &logsapi.LoggingOptions{ErrorStream: errorSink, InfoStream: infoSink}
-		err = logsapi.ValidateAndApplyWithOptions(c, streams, nil)
+		err = logsapi.ValidateAndApplyWithOptions(c, streams, known)
 	}
 	if err != nil {
 		return fmt.Errorf("configuring logging: %w", err)
 	}
 	return nil
+}
+
+// loggingGates returns the feature gates of logging, as they are set.
+func loggingGates(set map[string]bool) (featuregate.FeatureGate, error) {
+	gates := featuregate.NewFeatureGate()
+	if err := logsapi.AddFeatureGates(gates); err != nil {
+		return nil, err
+	}
+	known, values := gates.GetAll(), map[string]bool{}
+	for name, on := range set {
+		if _, ok := known[featuregate.Feature(name)]; ok {
+			values[name] = on
+		}
+	}
+	return gates, gates.SetFromMap(values)
 }
 
 // Flush waits until all lines so far have been written, for flushTimeout at most: neither the end

@@ -40,8 +40,18 @@ func TestMain(m *testing.M) {
 
 func writeLines(format string) {
 	c := logsapi.NewLoggingConfiguration()
-	c.Format, c.Verbosity = format, 2
-	if err := log.Configure(c); err != nil {
+	gates := map[string]bool{"NodeSwap": true} // of another component
+	switch c.Format, c.Verbosity = format, 2; format {
+	case "split":
+		c.Format, c.Options.Text.SplitStream = "text", true
+		gates["LoggingAlphaOptions"] = true
+	case "split without gate":
+		c.Format, c.Options.Text.SplitStream = "text", true
+	case "module":
+		c.Format, c.Verbosity = "text", 0
+		c.VModule = logsapi.VModuleConfiguration{{FilePattern: "log", Verbosity: 2}}
+	}
+	if err := log.Configure(c, gates); err != nil {
 		os.Stderr.WriteString(err.Error() + "\n")
 		os.Exit(1)
 	}
@@ -93,6 +103,34 @@ func TestText(t *testing.T) {
 		if !strings.HasSuffix(line, want[i]) || (line[0] == 'E') != (i == 0) {
 			t.Errorf("line %d is %q, want one with %q", i, line, want[i])
 		}
+	}
+}
+
+// The verbosity of a source file overrides the general one: log.go writes all lines of the core.
+func TestModules(t *testing.T) {
+	out, err := output(t, "module")
+	if err != nil || !strings.Contains(out, "said at two") || strings.Contains(out, "said at four") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// With the feature gate of logging, information is written to standard output, and only errors to
+// standard error.
+func TestSplitStreams(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), formatVariable+"=split")
+	var info, errors strings.Builder
+	cmd.Stdout, cmd.Stderr = &info, &errors
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(info.String(), "said at two") || strings.Contains(errors.String(), "said") ||
+		!strings.Contains(errors.String(), "an error") {
+		t.Errorf("standard output %q, standard error %q", info.String(), errors.String())
+	}
+	out, err := output(t, "split without gate")
+	if err == nil || !strings.Contains(out, "logging.options.text.splitStream") {
+		t.Errorf("without the feature gate: %v, %s", err, out)
 	}
 }
 

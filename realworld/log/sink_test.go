@@ -28,7 +28,7 @@ const (
 
 // configured returns a port after logging as text has been configured.
 func configured() *log.Port {
-	if err := log.Configure(logsapi.NewLoggingConfiguration()); err != nil {
+	if err := log.Configure(logsapi.NewLoggingConfiguration(), nil); err != nil {
 		panic(err)
 	}
 	return &log.Port{}

@@ -12,21 +12,16 @@ package plugins
 import (
 	"context"
 	"fmt"
-	"net"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/inflight"
+	"seedlet.dev/realworld/pluginconn"
 	"seedlet.dev/world"
 )
-
-// headersMax bounds the headers of an answer, in which errors are.
-const headersMax = 16 << 10
 
 // Options configure a Port.
 type Options struct {
@@ -112,17 +107,7 @@ func connect(call string, socket world.PluginSocket) (registration.RegistrationC
 		return nil, nil, world.Errorf(world.KindNotFound, call,
 			"%s: the socket is gone, or another file", socket.Path)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+socket.Path,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}),
-		grpc.WithAuthority("localhost"), // a path is no valid one, and some servers check that
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(world.PluginInfoBytesMax)),
-		grpc.WithMaxHeaderListSize(headersMax),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithNoProxy(),
-	)
+	conn, err := pluginconn.Open(socket.Path, world.PluginInfoBytesMax)
 	if err != nil {
 		return nil, nil, world.Errorf(world.KindInvalid, call, "%s: %v", socket.Path, err)
 	}

@@ -21,6 +21,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/pluginconn"
 	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
@@ -198,7 +199,7 @@ func TestErrors(t *testing.T) {
 	}
 	p.err = errors.New("broken")
 	expect("an error", porttest.Patience, world.KindInternal)
-	p.err = status.Error(codes.Internal, strings.Repeat("x", 2*headersMax))
+	p.err = status.Error(codes.Internal, strings.Repeat("x", 2*pluginconn.HeadersMax))
 	expect("a long error", porttest.Patience, world.KindInternal)
 	p.err = nil
 	p.info = &registration.PluginInfo{Name: strings.Repeat("x", world.PluginInfoBytesMax)}

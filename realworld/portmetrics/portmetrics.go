@@ -1,5 +1,6 @@
 // Package portmetrics counts events that only the real ports observe: the duration of calls to the
-// runtime and the API server, and the requests of clients. The core counts everything else itself.
+// runtime, the API server and CSI drivers, and the requests of clients. The core counts everything
+// else itself.
 //
 // The names, labels and buckets are the kubelet's, for dashboards. The contract: counting never
 // blocks and never fails; the values of a label are a closed list, whatever clients send; a scrape
@@ -29,6 +30,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	runtime  runtimeMetrics
 	http     httpMetrics
+	csi      *csiMetrics
 
 	podResources podResourceMetrics
 }
@@ -37,10 +39,10 @@ type Metrics struct {
 // process.
 func New(o Options) *Metrics {
 	n := &Metrics{registry: prometheus.NewRegistry(), runtime: newRuntime(), http: newHTTP(),
-		podResources: newPodResources()}
+		csi: newCSI(), podResources: newPodResources()}
 	n.registry.MustRegister(buildInfo(o.Version), n.runtime.operations, n.runtime.durations,
 		n.runtime.errors, n.runtime.sandboxes, n.runtime.sandboxErrors, n.http.requests,
-		n.http.durations, n.http.inFlight)
+		n.http.durations, n.http.inFlight, n.csi.durations)
 	n.registry.MustRegister(n.podResources.collectors()...)
 	registerClient(n.registry)
 	if o.ClientExpiry != nil {

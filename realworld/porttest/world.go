@@ -93,6 +93,14 @@ func (w *World) beginWithin(body any, timeout time.Duration) (wait func() (any, 
 	}
 }
 
+// CancelLast cancels the operation that was started last.
+func (w *World) CancelLast() {
+	w.mu.Lock()
+	id := w.last
+	w.mu.Unlock()
+	w.Port.(world.Canceler).Cancel(id)
+}
+
 // Call runs an operation and waits for its result.
 func (w *World) Call(body any) (any, *world.Error) { return w.Begin(body)() }
 

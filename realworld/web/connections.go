@@ -24,9 +24,10 @@ const (
 // connections is a listener that bounds the open connections. A connection is a stranger's until a
 // request on it is authorized. Strangers have bounds in total and for each remote address. When a
 // bound is reached, the oldest connection of a stranger is closed for the new one: the strangers of
-// one address must not keep the clients of another out. Only if no stranger is left, the new
-// connection is refused. The authorized connections of an address have no bound: all users of the
-// API server have its address.
+// one address must not keep the clients of another out. The authorized connections of an address
+// have no bound of their own: all users of the API server have its address. If all connections are
+// authorized, the oldest one without a request is closed, of the address that has most of all. Only
+// if each has a request, the new connection is refused.
 type connections struct {
 	net.Listener
 	bounds connectionBounds
@@ -37,6 +38,7 @@ type connections struct {
 	counts    map[netip.Addr]*connectionCounts
 	// Strangers that were closed to make room, by the bound that was reached.
 	closedOfAddress, closed uint64
+	closedIdle              uint64 // authorized ones
 	refused                 uint64 // new ones
 }
 
@@ -53,6 +55,7 @@ type connection struct {
 	owner      *connections
 	address    netip.Addr
 	authorized bool // with owner.mu
+	requests   int  // authorized ones that are being served, with owner.mu
 }
 
 func boundConnections(listener net.Listener, bounds connectionBounds) *connections {
@@ -69,9 +72,9 @@ func (l *connections) Accept() (net.Conn, error) {
 		}
 		remote, _ := netip.ParseAddrPort(accepted.RemoteAddr().String())
 		conn := &connection{Conn: accepted, owner: l, address: remote.Addr().Unmap()}
-		stranger, ok := l.admit(conn)
-		if stranger != nil {
-			_ = stranger.Conn.Close() // it is only to be gone
+		other, ok := l.admit(conn)
+		if other != nil {
+			_ = other.Conn.Close() // it is only to be gone
 		}
 		if ok {
 			return conn, nil
@@ -80,8 +83,8 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// admit adds a new connection, and reports whether it has room. It returns the connection of a
-// stranger that the caller has to close, or nil.
+// admit adds a new connection, and reports whether it has room. It returns the connection that the
+// caller has to close for it, or nil.
 func (l *connections) admit(conn *connection) (*connection, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,27 +92,44 @@ func (l *connections) admit(conn *connection) (*connection, bool) {
 	if counts == nil {
 		counts = &connectionCounts{}
 	}
-	var stranger *connection
+	var other *connection
 	switch {
 	case counts.strangers >= l.bounds.perAddress:
-		stranger = l.oldestStranger(conn.address)
+		other = l.oldestStranger(conn.address)
 		l.closedOfAddress++
 	case l.strangers >= l.bounds.strangers || len(l.open) >= l.bounds.total:
-		if stranger = l.oldestStranger(l.mostStrangers()); stranger == nil {
+		if other = l.oldestStranger(l.mostStrangers()); other != nil {
+			l.closed++
+			break
+		}
+		if other = l.oldestIdle(); other == nil {
 			l.refused++
 			return nil, false
 		}
-		l.closed++
+		l.closedIdle++
 	}
-	if stranger != nil {
-		l.remove(stranger)
+	if other != nil {
+		l.remove(other)
 	}
 	l.counts[conn.address] = counts
 	l.open = append(l.open, conn)
 	counts.all++
 	counts.strangers++
 	l.strangers++
-	return stranger, true
+	return other, true
+}
+
+// oldestIdle returns the oldest authorized connection without a request of the address that has
+// most connections, of those that have such a one; nil without one.
+func (l *connections) oldestIdle() *connection {
+	var oldest *connection
+	for _, c := range l.open {
+		if c.authorized && c.requests == 0 &&
+			(oldest == nil || l.counts[c.address].all > l.counts[oldest.address].all) {
+			oldest = c
+		}
+	}
+	return oldest
 }
 
 // mostStrangers returns the address with the most connections of strangers; of two, that with the
@@ -154,10 +174,11 @@ func (l *connections) remove(conn *connection) {
 	}
 }
 
-// authorize marks that a request on the connection is authorized.
-func (c *connection) authorize() {
+// begin marks that a request on the connection is authorized, and is served until end.
+func (c *connection) begin() {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
+	c.requests++
 	if c.authorized {
 		return
 	}
@@ -166,6 +187,12 @@ func (c *connection) authorize() {
 		c.owner.counts[c.address].strangers--
 		c.owner.strangers--
 	}
+}
+
+func (c *connection) end() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.requests--
 }
 
 // Close closes the connection and makes room for another one.
@@ -192,7 +219,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 func markAuthorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(connectionKey{}).(*connection); ok {
-			conn.authorize()
+			conn.begin()
+			defer conn.end()
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -206,7 +234,7 @@ func (l *connections) metrics() []world.Metric {
 		{Name: "seedlet_http_connections_max", Value: float64(l.bounds.total),
 			Help: "Bound on the open connections of the secure port."},
 		{Name: "seedlet_http_connections_refused_total", Value: float64(l.refused), Counter: true,
-			Help: "New connections that were refused because all others had an authorized request."},
+			Help: "New connections that were refused because all others were serving a request."},
 	}
 	add := func(name, help, label, value string, n float64, counter bool) {
 		metrics = append(metrics, world.Metric{Name: name, Help: help, Counter: counter, Value: n,
@@ -221,9 +249,10 @@ func (l *connections) metrics() []world.Metric {
 		add("seedlet_http_strangers_max", "Bound on the open connections of the secure port without "+
 			"an authorized request, of one address and in total.", "bound", value, float64(n), false)
 	}
-	for value, n := range map[string]uint64{"address": l.closedOfAddress, "total": l.closed} {
-		add("seedlet_http_connections_closed_total", "Connections without an authorized request "+
-			"that were closed to make room for a new one, by the bound that was reached.",
+	for value, n := range map[string]uint64{"address": l.closedOfAddress, "total": l.closed,
+		"authorized": l.closedIdle} {
+		add("seedlet_http_connections_closed_total", "Connections that were closed to make room for "+
+			"a new one, by the bound that was reached; authorized: idle ones, as no other was left.",
 			"bound", value, float64(n), true)
 	}
 	return metrics

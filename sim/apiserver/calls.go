@@ -258,6 +258,8 @@ func prepareToCreate(o *world.Object) {
 		o.Volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending}
 	case o.Attachment != nil:
 		o.Attachment.Status = storagev1.VolumeAttachmentStatus{}
+	case o.CSIDriver != nil:
+		setCSIDriverDefaults(&o.CSIDriver.Spec)
 	case o.Secret != nil:
 		mergeStringData(o.Secret)
 		if o.Secret.Type == "" {

@@ -37,3 +37,24 @@ func validateCSINodeUpdate(n, old *storagev1.CSINode) string {
 	}
 	return validateCSINode(n)
 }
+
+// setCSIDriverDefaults sets the fields of a CSIDriver that the server sets if a client does not.
+func setCSIDriverDefaults(s *storagev1.CSIDriverSpec) {
+	setBool := func(field **bool, value bool) {
+		if *field == nil {
+			*field = &value
+		}
+	}
+	setBool(&s.AttachRequired, true)
+	for _, field := range []**bool{&s.PodInfoOnMount, &s.StorageCapacity, &s.RequiresRepublish,
+		&s.SELinuxMount} {
+		setBool(field, false)
+	}
+	if s.FSGroupPolicy == nil {
+		policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+		s.FSGroupPolicy = &policy
+	}
+	if len(s.VolumeLifecycleModes) == 0 {
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}

@@ -21,6 +21,7 @@ type mount struct {
 	root     *node
 	isBind   bool
 	isMemory bool // a tmpfs: lost with the power, not full when the disk is
+	isApart  bool // a file system of another process, which is not full when the disk is
 
 	bytesMax int64 // size of a tmpfs; zero: unlimited
 
@@ -46,7 +47,8 @@ func (d *Disk) newFileSystem(source, fsType string) fileSystem {
 func bindOf(source location) *mount {
 	m := &mount{root: source.node, isBind: true, fileSystem: ownFileSystem, within: source.path}
 	if in := source.nodeMount; in != nil {
-		m.isMemory, m.fileSystem, m.readOnly = in.isMemory, in.fileSystem, in.readOnly
+		m.isMemory, m.isApart = in.isMemory, in.isApart
+		m.fileSystem, m.readOnly = in.fileSystem, in.readOnly
 		m.within = path.Join(in.within, strings.TrimPrefix(source.path, in.path))
 	}
 	return m
@@ -134,7 +136,7 @@ func (d *Disk) lacksSpace(p string, bytes int64) bool {
 			return m.bytesMax > 0 && m.root.usedBytes()+bytes > m.bytesMax
 		}
 		if within(path.Clean(p), m.path) {
-			break
+			return d.full && !m.isApart
 		}
 	}
 	return d.full
@@ -177,7 +179,7 @@ func (d *Disk) mountMemory(call *wire.Call, req *world.MountMemory) {
 		case !at.isMountpoint():
 			d.mountOver(at, &mount{root: newDir(req.Mode, d.now()), isMemory: true,
 				bytesMax: req.BytesMax, within: "/", fileSystem: d.newFileSystem(memoryKind(req))})
-		case at.nodeMount.isBind:
+		case at.nodeMount.isBind, at.nodeMount.isApart:
 			call.Fail(world.Errorf(world.KindExists, call.Name, "%s is a mount already", at.path))
 			return
 		}
@@ -239,6 +241,16 @@ func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 		return
 	}
 	d.continueLater(call, end)
+}
+
+// MemoryUsage returns what the files of all tmpfs take of the machine's memory.
+func (d *Disk) MemoryUsage() (bytes int64) {
+	for _, m := range d.mounts {
+		if m.isMemory {
+			bytes += m.root.usedBytes()
+		}
+	}
+	return bytes
 }
 
 // forceAfter is after which time the mounts of a server that does not respond are unmounted by

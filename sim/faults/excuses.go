@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/runtime"
+	"seedlet.dev/world"
 )
 
 // Excuses are the times in which calls may have failed because of the plan.
@@ -84,8 +85,7 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 		}
 	}
 	for _, i := range e.runtimeDown {
-		if i.overlaps(from, to) && !slices.Contains(nonRuntimeCalls, call) &&
-			!plan.IsAPICall(call) && call != apiserver.CallObject {
+		if i.overlaps(from, to) && isOfRuntime(call) {
 			return true
 		}
 	}
@@ -137,9 +137,11 @@ func (i interval) overlaps(from, to time.Time) bool {
 // diskFullCalls are the calls that fail when the disk is full.
 var diskFullCalls = []string{"MakeDir", "WriteFile"}
 
-// nonRuntimeCalls are the calls that do not go to the runtime, besides those to the API server.
-var nonRuntimeCalls = []string{
-	"ReadFiles", "ListDir", "MakeDir", "WriteFile", "RemoveTree", "FileChanged",
-	"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
-	"SetCgroup", "RemoveCgroup", "ListCgroups", "GetPluginInfo", "NotifyPluginRegistration",
+// isOfRuntime reports whether a call goes to the runtime, or comes from it: those alone have the
+// CRI's messages as their requests.
+func isOfRuntime(call string) bool {
+	_, isRequest := slices.BinarySearch(bodyNames, call+"Request")
+	return isRequest || call == runtime.CallEvent
 }
+
+var bodyNames = world.BodyNames()

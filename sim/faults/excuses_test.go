@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/runtime"
 )
 
 // The excuses cover every window and the delays in it, the restart of the runtime, and the time
@@ -38,7 +39,7 @@ func TestExcuses(t *testing.T) {
 	}{
 		{"HTTPGet", 0, 9, false}, {"HTTPGet", 0, 10, true}, {"HTTPGet", 14, 20, true},
 		{"HTTPGet", 16, 40, false}, {"ExecSync", 10, 12, false}, {"ExecSync", 20, 40, true},
-		{"ExecSync", 32, 40, false},
+		{"ExecSync", 32, 40, false}, {"Unmount", 20, 40, false}, {runtime.CallEvent, 20, 40, true},
 		{"FetchManifest", 0, 4, false}, {"FetchManifest", 0, 5, true}, {"FetchManifest", 52, 60, true},
 		{"FetchManifest", 53, 60, false}, {"ReadFiles", 0, 60, false},
 		{"TCPConnect", 0, 19, false}, {"TCPConnect", 0, 20, true}, {"TCPConnect", 23, 60, false},

@@ -200,7 +200,8 @@ func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container,
 				fmt.Sprintf("image, sub-path %q, read-only true", sub))
 			continue
 		}
-		from, readOnly := volumePath(dir, v), mount.ReadOnly || hasContent(v)
+		from, readOnly := volumePath(dir, v), mount.ReadOnly || hasContent(v) ||
+			isReadOnlyCSI(v)
 		if b := m.volumes.backingOf(spec, v, dir); b != nil {
 			from, readOnly = b.path, readOnly || b.readOnly
 		}
@@ -325,4 +326,9 @@ func selinuxText(o *runtimeapi.SELinuxOption) string {
 		return ""
 	}
 	return strings.Join([]string{o.User, o.Role, o.Type, o.Level}, ":")
+}
+
+// isReadOnlyCSI reports whether the spec of a pod says that a CSI volume in it is read-only.
+func isReadOnlyCSI(v *v1.Volume) bool {
+	return v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }

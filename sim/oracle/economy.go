@@ -17,10 +17,11 @@ import (
 // and when it calls a port for anything but its periodic checks although nothing has changed for a
 // while. The second is checked once the faults have healed.
 //
-// Three writes have to be made even if they change nothing. Each agent, and each sandbox, has the
+// Four writes have to be made even if they change nothing. Each agent, and each sandbox, has the
 // limits of the pod's cgroup written: an agent that was killed may have left them half written.
 // Each agent writes a pod's /etc/hosts before the first container that it creates in a sandbox: the
-// file is not synced, and an earlier sandbox may have been removed with it. Each run has its file
+// file is not synced, and an earlier sandbox may have been removed with it. Each agent writes what a
+// CSI volume is before it has the volume published, as it cannot know that the file is durable. Each run has its file
 // of the termination message emptied: an earlier run may have had the same number.
 type economy struct {
 	// writtenAt is when any client latest changed a file, cgroup or object, or the agent wrote it
@@ -53,7 +54,7 @@ var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
 	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees",
-	"MeasureFilesystem", "ImageFsInfo",
+	"MeasureFilesystem", "ImageFsInfo", "GetVolumeStats", "GetCSINodeInfo", "ListMounts",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",
 }
@@ -98,6 +99,9 @@ func (o *economy) mayBeUnknown(m *model, path string) bool {
 
 // mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
 func (o *economy) mustBeRepeated(m *model, path string) bool {
+	if strings.HasSuffix(path, "/vol_data.json") {
+		return m.agentStartedAt.After(o.writtenAt[path])
+	}
 	if uid, below := childName(m.opts.PodsDir, path); below {
 		dir := m.opts.PodsDir + "/" + uid
 		return isWithin(path, dir+"/containers") ||
@@ -302,7 +306,8 @@ func (m *model) isChange(f *truth.Fact) bool {
 	}
 	switch f.Kind {
 	case truth.HandlerRequested, truth.WroteNothing,
-		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified:
+		truth.PluginStarted, truth.PluginEnded, truth.PluginAsked, truth.PluginNotified,
+		truth.DriverStarted, truth.DriverEnded:
 		return false
 	case truth.HandlerEnded:
 		return f.Reply.Class() != truth.ReplySuccess

@@ -15,7 +15,7 @@ import (
 // something has to be; and when no Event says that nothing can be. A removal takes effect a moment
 // after its request, so a container that was created in between is excused.
 type imageGC struct {
-	uses map[string]truth.Fact // the creation of each container, by ID
+	uses map[string]truth.Fact // the creation of each container, by ID; it has its image volumes
 	// usedAt is when the last container of an image was removed, and pulledAt when an image appeared
 	// that had been absent.
 	usedAt, pulledAt map[string]time.Time
@@ -65,11 +65,15 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 			o.uses = map[string]truth.Fact{}
 		}
 		o.uses[f.ContainerID] = *f
-		o.noteTime(&o.idleSince, f.ContainerConfig.GetImage().GetUserSpecifiedImage(), f.Time)
+		for _, image := range usedImages(f) {
+			o.noteTime(&o.idleSince, image, f.Time)
+		}
 	case truth.ContainerRemoved:
 		c := o.uses[f.ContainerID]
 		o.noteTime(&o.usedAt, c.Image, f.Time)
-		o.noteTime(&o.usedAt, c.ContainerConfig.GetImage().GetUserSpecifiedImage(), f.Time)
+		for _, image := range usedImages(&c) {
+			o.noteTime(&o.usedAt, image, f.Time)
+		}
 		delete(o.uses, f.ContainerID)
 	case truth.ImagePulled:
 		if m.imagesRemoved[f.Image] {
@@ -88,6 +92,13 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		o.fullSince = time.Time{}
 	}
 	return nil
+}
+
+// usedImages returns the names of the images that a container uses: its own, and those of its image
+// volumes.
+func usedImages(created *truth.Fact) []string {
+	return append([]string{created.ContainerConfig.GetImage().GetUserSpecifiedImage()},
+		created.ImageMounts...)
 }
 
 func (o *imageGC) noteTime(of *map[string]time.Time, image string, at time.Time) {
@@ -122,8 +133,8 @@ func (o *imageGC) noteEvent(m *model, f *truth.Fact) {
 func (o *imageGC) checkRemoval(m *model, f *truth.Fact) *finding {
 	o.fullSince = time.Time{}
 	for _, c := range o.uses { //ordered: whether there is one
-		image := c.ContainerConfig.GetImage().GetUserSpecifiedImage()
-		if (c.Image == f.Image || image == f.Image) && f.Time.Sub(c.Time) > callBound {
+		isUsed := c.Image == f.Image || slices.Contains(usedImages(&c), f.Image)
+		if isUsed && f.Time.Sub(c.Time) > callBound {
 			return findingf("image %s was removed while a container uses it", f.Image)
 		}
 	}
@@ -145,13 +156,16 @@ func (p *pod) isAboutToUse(image string) bool {
 		!p.hasExitedForGood()
 }
 
-// names reports whether a container of a pod that is desired names an image.
+// names reports whether a container or a volume of a pod that is desired names an image.
 func (p *pod) names(image string) bool {
 	has := func(c v1.Container) bool { return c.Image == image }
 	return p.spec != nil && (slices.ContainsFunc(p.spec.Spec.Containers, has) ||
 		slices.ContainsFunc(p.spec.Spec.InitContainers, has) ||
 		slices.ContainsFunc(p.spec.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool {
 			return c.Image == image
+		}) ||
+		slices.ContainsFunc(p.spec.Spec.Volumes, func(v v1.Volume) bool {
+			return v.Image != nil && v.Image.Reference == image
 		}))
 }
 
@@ -254,9 +268,10 @@ func (o *imageGC) noteIdle(m *model, now time.Time) {
 		}
 	}
 	for _, c := range o.uses { //ordered: all get the same time
-		image := c.ContainerConfig.GetImage().GetUserSpecifiedImage()
-		if !m.imagesRemoved[image] {
-			o.noteTime(&o.idleSince, image, now)
+		for _, image := range usedImages(&c) {
+			if !m.imagesRemoved[image] {
+				o.noteTime(&o.idleSince, image, now)
+			}
 		}
 	}
 	m.idleImages = nil

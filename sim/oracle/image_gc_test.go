@@ -199,19 +199,26 @@ func TestImagesThatPodsUse(t *testing.T) {
 // No image is removed that a pod names which has no container yet.
 func TestImagesThatPodsAreAboutToUse(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		phase  v1.PodPhase
-		served bool
-		want   bool
+		name     string
+		phase    v1.PodPhase
+		served   bool
+		isVolume bool
+		want     bool
 	}{
-		{"a pod that waits", v1.PodPending, true, true},
-		{"a pod that the agent may not know", v1.PodPending, false, false},
-		{"a pod that has ended", v1.PodFailed, true, false},
+		{"a pod that waits", v1.PodPending, true, false, true},
+		{"a pod that waits, for a volume", v1.PodPending, true, true, true},
+		{"a pod that the agent may not know", v1.PodPending, false, false, false},
+		{"a pod that has ended", v1.PodFailed, true, false, false},
 	} {
 		s := newScript()
 		s.beginImages(90, 5)
 		p := spec("u1", always, "app")
-		p.Spec.Containers[0].Image = "old:1"
+		if c.isVolume {
+			p.Spec.Volumes = []v1.Volume{{Name: "site", VolumeSource: v1.VolumeSource{
+				Image: &v1.ImageVolumeSource{Reference: "old:1"}}}}
+		} else {
+			p.Spec.Containers[0].Image = "old:1"
+		}
 		s.setDesired(p)
 		s.wait(180)
 		if c.served {

@@ -52,6 +52,8 @@ func volumePath(podDir string, v *v1.Volume) string {
 		plugin = "secret"
 	case v.Projected != nil:
 		plugin = "projected"
+	case v.CSI != nil:
+		return path.Join(podDir, "volumes", "kubernetes.io~csi", v.Name, "mount")
 	case v.DownwardAPI != nil:
 		plugin = "downward-api"
 	default: // an emptyDir, also if nothing is said

@@ -38,11 +38,13 @@ type model struct {
 
 	shutdown machineShutdown
 	plugins  pluginModel
+	csi      csiModel
 	volumes  volumeModel
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
 	lock            lockRequests      // of this agent
+	given           givenPods         // to this agent
 	removals        containerRemovals // likewise
 	runtime         runtimeReadiness  // as this agent knows it
 
@@ -86,14 +88,14 @@ func newModel(opts Options) *model {
 	if opts.BackoffMax <= 0 {
 		opts.BackoffMax = 300 * time.Second
 	}
-	return &model{
+	return &model{given: givenPods{},
 		opts: opts, pods: map[string]*pod{}, fullNames: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
 		cgroupsSetAt: map[string]time.Time{}, imagesRemoved: map[string]bool{},
 		pressure: newPressureModel(&opts.Pressure),
-		events:   newRecordedEvents(), identities: newIdentities(),
+		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
 	}
 }
 
@@ -108,6 +110,7 @@ func (m *model) apply(f *truth.Fact) {
 	}
 	m.pressure.apply(m, f)
 	m.plugins.apply(f)
+	m.csi.apply(f)
 	m.volumes.apply(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
@@ -281,8 +284,13 @@ func (m *model) agentStarted(now time.Time) {
 	m.agentStarts++
 	m.pressure.agentStarted(m, now)
 	m.plugins.agentStarted()
+	clear(m.csi.inFlight)
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
+	m.given = givenPods{}
 	for _, p := range m.podsInOrder {
+		if p.spec == nil {
+			p.minGrace = min(p.minGrace, orphanGrace)
+		}
 		if p.removedByHand {
 			p.countLost = true
 		}

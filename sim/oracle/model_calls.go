@@ -18,6 +18,7 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	if f := s.model.runtime.asked(eff); f != nil {
 		s.report(&runtimeReady{}, f, now)
 	}
+	s.checkCSICall(now, eff)
 	if r, isRemoval := eff.Body.(*runtimeapi.RemoveContainerRequest); isRemoval {
 		s.model.removals.asked(r.ContainerId, eff)
 	}
@@ -27,8 +28,10 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.UsageAnswered(now, ev)
 	s.model.lock.received(now, ev)
+	s.model.given.received(now, ev)
 	s.model.removals.received(now, ev)
 	s.model.runtime.received(now, ev)
+	s.model.csiReceived(ev)
 }
 
 // lockRequests is what the agent knows of the lock that delays shutdowns.

@@ -162,6 +162,9 @@ func (c *container) minGrace() time.Duration {
 	if least < 0 {
 		least = defaultGrace
 	}
+	if c.pod.timesDesired == 0 {
+		least = min(least, orphanGrace)
+	}
 	if c.pod.sidecarPosition(c.name) > 0 {
 		return min(least, minSidecarGrace)
 	}

@@ -176,9 +176,15 @@ func (p *pod) unsetDesired(now time.Time) {
 	if p.spec != nil {
 		p.endedBefore = p.servedTerminal != "" || p.hasExitedForGood()
 	}
+	if m := p.model; m.agentDown || !p.isServed || now.Sub(m.agentStartedAt) < manifestNoticeBound {
+		p.minGrace = min(p.minGrace, orphanGrace) // the agent may never have heard of the pod
+	}
 	p.spec, p.removedAt, p.terminatingSince = nil, now, time.Time{}
 	p.timesRemoved++
 }
+
+// orphanGrace is the grace period of a pod that only the runtime has.
+const orphanGrace = time.Second
 
 // looserPolicy returns the policy that allows more restarts. The empty policy allows none.
 func looserPolicy(a, b v1.RestartPolicy) v1.RestartPolicy {

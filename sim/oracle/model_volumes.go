@@ -119,6 +119,9 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	switch s := &volume.Spec; {
 	case s.NFS != nil:
 		return nfsBacking(s.NFS, podDir, volume.Name, readOnly)
+	case s.CSI != nil:
+		return &backing{place{"/dev/" + s.CSI.Driver + "/" + s.CSI.VolumeHandle, "/"},
+			podDir + "/volumes/kubernetes.io~csi/" + volume.Name + "/mount", readOnly}
 	case s.HostPath != nil:
 		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, readOnly}
 	case s.Local != nil:

@@ -140,6 +140,9 @@ func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *fi
 	case v == nil || !s.askedAt.Before(n.victimDeadline):
 	case v.liveContainers > 0 && now.Before(n.victimDeadline):
 		return findingf("pod %s is evicted while the last victim, %s, still runs", p, v)
+	case n.victimHoldsDisk && len(v.containers) > 0:
+		return findingf("pod %s is evicted for a file system while the last victim, %s, still has "+
+			"containers, with their writable layers and logs", p, v)
 	case n.victimEndedAt.After(s.askedAt):
 		return findingf("pod %s is evicted for an observation that was asked for at %s, before the last "+
 			"victim, %s, had ended", p, s.askedAt.Format(time.TimeOnly), v)

@@ -415,6 +415,14 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {
 			n.victimEndedAt = f.Time
 		}
+	case truth.ContainerRemoved: // with its writable layer and logs
+		if n.victim != nil && n.victimHoldsDisk && n.victim.uid == f.PodUID {
+			n.victimEndedAt = later(n.victimEndedAt, f.Time)
+		}
+	case truth.Unmounted: // a volume in memory
+		if n.victim != nil && strings.HasPrefix(f.Path, m.opts.PodsDir+"/"+n.victim.uid+"/volumes/") {
+			n.victimEndedAt = later(n.victimEndedAt, f.Time)
+		}
 	case truth.PathRemoved: // an eviction for a file system ends when the volumes are removed
 		if n.victim != nil && n.victimHoldsDisk &&
 			f.Path == m.opts.PodsDir+"/"+n.victim.uid+"/volumes" && f.Cause == "" {

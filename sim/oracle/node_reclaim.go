@@ -54,12 +54,22 @@ func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
 }
 
 // findNeedlessRemoval returns why the newest run of a container should not have been removed: its
-// pod has ended, but is still desired, and no file system is short of anything.
+// pod has ended, but is still desired, and no file system is short of anything, or the pod is a
+// static one, whose containers alone say that it has run.
 func (o *reclaim) findNeedlessRemoval(m *model, f *truth.Fact) *finding {
 	c := m.containers[f.ContainerID]
-	if c == nil || c.pod.spec == nil || c.pod.terminalAt.IsZero() || c.pod.wasRemoved() ||
+	if c == nil || c.pod.spec == nil || c.pod.wasRemoved() ||
 		f.Cause == truth.CauseAdministrator || c.pod.removedByHand ||
-		c.pod.historyOf(c.name).last != c || !c.hasRun() ||
+		c.pod.historyOf(c.name).last != c || !c.hasRun() {
+		return nil
+	}
+	if p := c.pod; p.static {
+		if p.servedTerminal == "" || p.liveContainers > 0 || p.mayBeKilled(f.Time) || f.Cause != "" {
+			return nil
+		}
+		return findingf("%s was removed, whose static pod has ended but is still desired", c)
+	}
+	if c.pod.terminalAt.IsZero() ||
 		f.Time.Sub(m.pressure.lastMet[v1.NodeDiskPressure]) <= reclaimBound {
 		return nil
 	}

@@ -14,14 +14,17 @@ import (
 // when it asks for a lock that it has or releases one that it has released, when it begins to end a
 // group late, and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712).
 // The oracle needless-stop checks the order of the groups, grace-period their grace periods.
-type nodeShutdown struct{}
+type nodeShutdown struct {
+	mounts map[string]map[string]bool // the paths of mounted volumes, by the UID of the pod
+}
 
 func (*nodeShutdown) describe() Entry {
 	return Entry{"shutdown", "The agent lets the machine go down when all pods have ended and the " +
 		"API server has their final statuses, or each group has had its period, and then at once. " +
 		"The lock is taken once and released once. A group begins to end at once when it is its " +
-		"turn, so that a pod that can end in its time does. No pod that came after the announcement " +
-		"is started, and the Node is not ready."}
+		"turn, so that a pod that can end in its time does, and not before the volumes of the pods " +
+		"of the groups before it are unmounted, in their time. No pod that came after the " +
+		"announcement is started, and the Node is not ready."}
 }
 
 // reasonShutdown is that of the status of a pod that a shutdown has ended.
@@ -37,20 +40,30 @@ func isNodeReady(n *v1.Node) bool {
 	return n != nil && conditionOf(n, v1.NodeReady).Status == v1.ConditionTrue
 }
 
-// shutdownCalls are the calls between the end of the last process and the release of the lock.
-var shutdownCalls = []string{"PermitShutdown", "DelayShutdown", "WriteFile", "PatchObject",
-	"GetObject", "ListContainers", "ListPodSandbox", "ContainerStatus", "PodSandboxStatus",
-	"StopPodSandbox", "RemovePodSandbox", "StopContainer", "StartContainer", "CreateContainer",
-	"RunPodSandbox", "Unmount", "RemoveTree", "ReadFiles", "ReadTail", "WatchObjects", "ObjectChanged",
-	"SetCgroup", "RemoveCgroup", "ReadLinks", "ListDir", "StatPath", "MakeDir", "WriteDir"}
+// endCalls are the calls that the end of a pod may wait for, once the agent knows of the pod and of
+// the shutdown.
+var endCalls = []string{"WriteFile", "ListContainers", "ListPodSandbox", "ContainerStatus",
+	"PodSandboxStatus", "StopPodSandbox", "RemovePodSandbox", "StopContainer", "StartContainer",
+	"CreateContainer", "RunPodSandbox", "Unmount", "RemoveTree", "ReadFiles", "ReadTail", "SetCgroup",
+	"RemoveCgroup", "ReadLinks", "ListDir", "StatPath", "MakeDir", "WriteDir"}
 
-func (*nodeShutdown) checkFact(m *model, f *truth.Fact) *finding {
+// shutdownCalls are the calls between the end of the last process and the release of the lock.
+var shutdownCalls = append([]string{"PermitShutdown", "DelayShutdown", "PatchObject", "GetObject",
+	"WatchObjects", "ObjectChanged"}, endCalls...)
+
+func (o *nodeShutdown) checkFact(m *model, f *truth.Fact) *finding {
 	if m.opts.Shutdown == nil {
 		return nil
 	}
+	o.noteMounts(m, f)
 	switch {
 	case f.Kind == truth.ShutdownPermitted && f.Cause == "":
-		return m.findEarlyRelease(f.Time)
+		if finding := m.findEarlyRelease(f.Time); finding != nil {
+			return finding
+		}
+		return o.findMountedVolume(m, len(m.opts.Shutdown.Groups), f.Time)
+	case f.Kind == truth.StopRequested:
+		return o.findMountedVolume(m, m.groupOfStop(f), f.Time)
 	case f.Kind == truth.SandboxCreated:
 		return m.findStartInShutdown(f)
 	}
@@ -97,12 +110,18 @@ func (m *model) mayBeUnknown(c *container, now time.Time) bool {
 }
 
 // mayBeUnlisted reports whether the agent may not know of the pod: it was started after the pod
-// came, and may not have reached the API server since.
+// came, may not have reached the API server since, and was not given the pod.
 func (p *pod) mayBeUnlisted(now time.Time) bool {
 	m := p.model
+	given, isGiven := m.given[p.uid]
 	return !p.static && m.agentStartedAt.After(p.firstDesiredAt) &&
+		(!isGiven || now.Sub(given) < releaseNoticeBound) &&
 		m.faultPossible("WatchObjects", m.agentStartedAt, now)
 }
+
+// releaseNoticeBound is for how long the agent may not go by a pod that it was given, when it lets
+// the machine go down: the request was on its way, or the pod came with many others.
+const releaseNoticeBound = time.Second
 
 // lacksFinalStatus reports whether the shutdown has ended a pod of the API server that is not
 // reported as ended.
@@ -162,20 +181,42 @@ func (m *model) hasReadOfShutdown(now time.Time) bool {
 // groupBeginBound is how long after its turn a group may begin to end: a relist, and a step.
 const groupBeginBound = 5 * time.Second
 
+// restartBeginBound is how much longer an agent that was started in the middle of a shutdown may
+// take to begin with a group: it waits to know all pods, and asks the runtime for everything.
+const restartBeginBound = 15 * time.Second
+
+// shutdownBegins returns since when the agent that runs now ends the pods, at the latest, and
+// whether it must know of the shutdown. An agent that was started in the middle begins with the
+// first group again, once logind has answered.
+func (m *model) shutdownBegins() (time.Time, bool) {
+	s := &m.shutdown
+	known := m.lock.knownAt
+	switch {
+	case m.agentDown:
+		return time.Time{}, false
+	case m.agentUpSince(s.since.Add(-startNoticeBound)):
+		return s.since, !s.missed
+	case known.Before(s.since) || known.Before(m.agentStartedAt):
+		return time.Time{}, false
+	}
+	return known.Add(restartBeginBound), true
+}
+
 // findLateGroup returns which pod should end by now, because it is the turn of its group.
 func (m *model) findLateGroup(now time.Time) *finding {
 	s := &m.shutdown
-	if s.missed || !m.agentUpSince(s.since.Add(-startNoticeBound)) {
+	begins, isKnown := m.shutdownBegins()
+	if !isKnown {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
 		if p.spec == nil || p.liveContainers == 0 || !p.shutDown || p.timesDesired > 1 ||
-			now.Before(p.setAsideUntil) {
+			now.Before(p.setAsideUntil) || p.mayBeUnlisted(now) {
 			continue
 		}
-		began := m.turnOf(p.shutdownGroup())
+		began := later(m.turnOf(p.shutdownGroup(), begins), m.given[p.uid])
 		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
-			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, shutdownCalls...) {
+			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, endCalls...) {
 			continue
 		}
 		return findingf("the group of pod %s has had its turn for %v in the shutdown, but the pod does "+
@@ -184,10 +225,11 @@ func (m *model) findLateGroup(now time.Time) *finding {
 	return nil
 }
 
-// turnOf returns when the turn of a group comes at the latest. The pods of the groups before it are
-// waited for, within their time, also those that end for another reason, such as their deletion.
-func (m *model) turnOf(group int) time.Time {
-	turn := m.shutdown.since
+// turnOf returns when the turn of a group comes at the latest, if the first one begins to end at a
+// time. The pods of the groups before it are waited for, within their time, also those that end for
+// another reason, such as their deletion.
+func (m *model) turnOf(group int, begins time.Time) time.Time {
+	turn := begins
 	for i := range group {
 		deadline := turn.Add(m.opts.Shutdown.Groups[i].Period)
 		for _, p := range m.podsInOrder {

@@ -325,11 +325,54 @@ func TestTurnOfGroup(t *testing.T) {
 			s.losePower()
 		}
 	}
+	// restart has another agent learn of the shutdown that goes on.
+	restart := func(s *script) {
+		s.machine(truth.ShutdownAnnounced, "")
+		s.wait(2)
+		s.AgentKilled(s.now)
+		s.AgentStarted(s.now)
+		s.ask(1, &world.DelayShutdown{})
+		s.answer(1, world.Errorf(world.KindConflict, "DelayShutdown", "under way"))
+	}
+	restarted := func(seconds float64) func(*script) {
+		return func(s *script) {
+			shutdownScript(s)
+			restart(s)
+			s.wait(seconds)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}
+	}
+	latecomer := func(isGiven bool) func(*script) {
+		return func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.addNamed("u3", "api")
+			s.start(s.sandbox("u3", 0), "app", 0)
+			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
+				return call == "WatchObjects"
+			}
+			s.wait(60)
+			restart(s)
+			ordinary.end(1)
+			s.wait(25)
+			if isGiven {
+				s.EventReceived(s.now, &world.Event{
+					Body: &world.ObjectChanged{Object: world.Object{Pod: s.pods["u3"]}}})
+			}
+			s.wait(6)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}
+	}
 	runCases(t, []testCase{
 		{"the first group does not begin to end", "shutdown", serve(6)},
 		{"the first group has just had its turn", "", serve(4)},
 		{"a pod of the first group that is deleted is waited for", "", afterDeleted(4)},
 		{"the second group does not begin to end after it", "shutdown", afterDeleted(6)},
+		{"the first group does not begin to end after a restart", "shutdown", restarted(21)},
+		{"the first group has just had its turn after a restart", "", restarted(19)},
+		{"a pod that the agent may not know does not end", "", latecomer(false)},
+		{"a pod does not end that the agent was given late", "shutdown", latecomer(true)},
 		{"the second group does not begin to end", "shutdown", func(s *script) {
 			ordinary, _ := shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, "")

@@ -65,6 +65,9 @@ func (o *volumeClaims) checkStart(m *model, f *truth.Fact, mounts []truth.Mount)
 			return findingf("container %s of %s was started, and volume %s has nothing that backs it",
 				f.Container, p, v.Name)
 		}
+		if m.csi.lied[wanted.path] {
+			continue
+		}
 		at := slices.IndexFunc(mounts, func(m truth.Mount) bool {
 			return m.ContainerPath == path.Join("/", mount.MountPath)
 		})

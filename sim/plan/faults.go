@@ -132,7 +132,9 @@ var faultableCalls = func() []string {
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
 		"MeasureTrees", "DelayShutdown",
 		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
-		"BindMount", "MountDevice", "MountNFS")
+		"BindMount", "MountDevice", "MountNFS",
+		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
+		"ExpandVolume", "GetVolumeStats")
 }()
 
 // Calls returns the calls of the agent that have a response.

@@ -45,6 +45,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addRequests()
 	g.addPressures()
 	g.addPlugins()
+	g.addCSIDrivers()
 	g.plan.Spec.BindsWithin = Duration(s.Spec.BindsWithin.draw(g.stream("binds within")))
 	g.sortHappenings()
 	err := g.decodeManifests()

@@ -3,7 +3,9 @@ package plan
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -109,10 +111,13 @@ func KubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, 
 		return nil, fmt.Errorf("spec.node.config: %w", err)
 	}
 	loaded, err := config.Load(&config.File{Name: "spec.node.config", Data: data}, nil)
-	if err == nil {
-		err = loaded.Finish()
-	}
 	if err != nil {
+		return nil, err
+	}
+	if len(loaded.Warnings) > 0 { // such as an unknown field, which an agent ignores
+		return nil, errors.New(strings.Join(loaded.Warnings, "; "))
+	}
+	if err := loaded.Finish(); err != nil {
 		return nil, err
 	}
 	return loaded.Config, nil

@@ -30,16 +30,17 @@ const (
 	kindRuntimeClass       = "RuntimeClass"
 	kindClaim              = "PersistentVolumeClaim"
 	kindVolume             = "PersistentVolume"
+	kindCSIDriver          = "CSIDriver"
 )
 
 // clusterKinds are the kinds of objects that are in no namespace.
-var clusterKinds = []string{kindRuntimeClass, kindClusterTrustBundle, kindVolume}
+var clusterKinds = []string{kindRuntimeClass, kindClusterTrustBundle, kindVolume, kindCSIDriver}
 
 // objectKinds maps the kinds of objects that a plan can have to their fields in world.Object.
 var objectKinds = map[string]string{
 	"ConfigMap": "configMap", "Secret": "secret", "Service": "service",
 	kindRuntimeClass: "runtimeClass", kindClusterTrustBundle: "trustBundle",
-	kindClaim: "claim", kindVolume: "volume",
+	kindClaim: "claim", kindVolume: "volume", kindCSIDriver: "csiDriver",
 }
 
 // ObjectNamed returns an entry of objects; nil if there is none of this name.

@@ -23,6 +23,8 @@ type PluginChange struct {
 	// Wrong is how the plugin handles its first requests, as many as WrongFor; if that is absent, all.
 	Wrong    PluginFault `json:"wrong,omitempty"`
 	WrongFor int         `json:"wrongFor,omitempty"`
+	// Driver is the node service of a CSI driver. Absent: the plugin has none.
+	Driver *CSIDriver `json:"driver,omitempty"`
 }
 
 // PluginFault is how a plugin handles requests wrongly.
@@ -125,7 +127,7 @@ func (c *PluginChange) validate(*Spec) error {
 	case c.WrongFor < 0:
 		return errors.New("wrongFor: want 0 or more")
 	}
-	return nil
+	return c.Driver.validate(c)
 }
 
 // Length implements Deed.

@@ -46,6 +46,7 @@ type ScenarioSpec struct {
 	// Pressures are changes of what the machine uses besides its pods.
 	Pressures PressureRange `json:"pressures,omitempty"`
 	Plugins   PluginRange   `json:"plugins,omitempty"`
+	CSI       CSIRange      `json:"csi,omitempty"`
 	Objects   []Object      `json:"objects,omitempty"` // of the API server
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Span `json:"bindsWithin,omitempty"`

@@ -10,6 +10,7 @@
 package plugins
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,6 +40,9 @@ type Options struct {
 	Faults  wire.FaultSource  // nil: no faults
 	Deliver func(world.Event) // receives the events of the first incarnation
 	Dir     string            // of the sockets
+	// Serve is called for each plugin that starts to serve, or has ended, with its socket. Nil: the
+	// plugins have no services.
+	Serve func(socket string, plugin *plan.PluginChange, hasEnded bool)
 }
 
 // Plugins are the simulated plugins of the node. They are for use by one goroutine.
@@ -57,6 +61,8 @@ type socket struct {
 	file   string
 	plugin *plan.PluginChange
 	asked  int // requests that it has handled wrongly
+	// returns is the plugin that is there again after the boot; nil: none was ended by a reboot.
+	returns *plan.PluginChange
 }
 
 // New returns a node without plugins.
@@ -105,9 +111,10 @@ func (p *Plugins) Change(change *plan.PluginChange) {
 
 // set replaces the plugin of a socket.
 func (p *Plugins) set(path string, change *plan.PluginChange) {
-	if _, exists := p.sockets[path]; exists {
+	if s, exists := p.sockets[path]; exists {
 		delete(p.sockets, path)
 		p.record(truth.PluginEnded, path, nil)
+		p.serveBy(path, s.plugin, true)
 	}
 	if change.Gone {
 		return
@@ -118,6 +125,15 @@ func (p *Plugins) set(path string, change *plan.PluginChange) {
 	p.record(truth.PluginStarted, path, &truth.Plugin{File: s.file, Type: change.Type,
 		Name: change.Name, Versions: change.Versions,
 		StaysWrong: change.Wrong != "" && change.WrongFor == 0})
+	p.serveBy(path, change, false)
+}
+
+// serveBy starts or ends the services of a plugin, unless its process has ended for good.
+func (p *Plugins) serveBy(path string, plugin *plan.PluginChange, hasEnded bool) {
+	isDown := plugin.Wrong == plan.PluginDown && plugin.WrongFor == 0
+	if p.opts.Serve != nil && !isDown {
+		p.opts.Serve(path, plugin, hasEnded)
+	}
 }
 
 // Reboot ends all plugins, whose sockets stay on the disk. They come again after the boot.
@@ -125,8 +141,9 @@ func (p *Plugins) Reboot(bootAt time.Time) {
 	p.boots++
 	boot := p.boots
 	for _, path := range p.paths() {
-		change := p.sockets[path].plugin
+		change := cmp.Or(p.sockets[path].returns, p.sockets[path].plugin)
 		p.set(path, &plan.PluginChange{Wrong: plan.PluginDown})
+		p.sockets[path].returns = change
 		p.opts.Agenda.At(bootAt.Add(returnDelay), func() {
 			if s := p.sockets[path]; p.boots == boot && s != nil && s.plugin.Wrong == plan.PluginDown {
 				p.set(path, change)

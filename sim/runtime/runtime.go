@@ -128,6 +128,9 @@ func (r *Runtime) Reseed(seed uint64) { r.wire.Reseed(seed) }
 // Do implements world.Port.
 func (r *Runtime) Do(eff world.Effect) { r.wire.Send(eff, r.serve) }
 
+// Cancel implements world.Canceler.
+func (r *Runtime) Cancel(id world.OpID) { r.wire.Cancel(id) }
+
 // serve handles a call that has arrived.
 func (r *Runtime) serve(call *wire.Call) {
 	if call.Outcome.ErrorBefore != nil {

@@ -75,6 +75,8 @@ func (w *simWorld) wait(op world.OpID, body any) func() (any, *world.Error) {
 	}
 }
 
+func (w *simWorld) CancelLast() { w.runtime.Cancel(w.ops) }
+
 func (w *simWorld) Call(body any) (any, *world.Error) { return w.Begin(body)() }
 func (w *simWorld) Send(body any)                     { w.runtime.Do(world.Effect{Body: body}) }
 func (w *simWorld) Now() time.Time                    { return w.agenda.Now() }

@@ -97,6 +97,8 @@ var kinds = []Kind{
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
 	ShutdownRepeated, ImageRemoved, LayerResized, SystemOOM,
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
+	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
+	VolumeNotPublished, VolumeExpanded,
 }
 
 // Causes of an exit, a kill or a stop.
@@ -210,6 +212,9 @@ type Fact struct {
 
 	Plugin       *Plugin `json:",omitempty"` // of PluginStarted; must not be changed
 	IsRegistered bool    `json:",omitempty"` // of PluginNotified: what the plugin is notified of
+
+	Driver *Driver `json:",omitempty"` // of facts about a CSI driver; must not be changed
+	Volume *Volume `json:",omitempty"` // of facts about a CSI volume; must not be changed
 
 	Token, Audience string // of TokenIssued, which names the pod that the token is bound to
 	Expires         time.Time

@@ -15,6 +15,7 @@ package wire
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"seedlet.dev/sim/agenda"
@@ -117,6 +118,24 @@ func (w *Wire) receive(c *Call, serve func(*Call)) {
 	if !c.replied {
 		c.expireAtDeadline()
 	}
+}
+
+// Cancel ends the wait for an operation of the current incarnation of the agent, as the context of a
+// call that is canceled does: the call fails with KindUnavailable at once. One that is not in flight
+// is ignored.
+func (w *Wire) Cancel(id world.OpID) {
+	i := slices.IndexFunc(w.inFlight, func(c *Call) bool { return id != 0 && c.Effect.Op == id })
+	if i < 0 || w.local || w.inFlight[i].replied {
+		return
+	}
+	c := w.inFlight[i]
+	c.agenda.After(0, func() {
+		if c.isInFlight() {
+			w.removeInFlight(c)
+			c.markCallerGone()
+			w.complete(c, nil, world.Errorf(world.KindUnavailable, c.Name, "canceled"))
+		}
+	})
 }
 
 // Notify sends a notification of the port to the current incarnation of the agent, with the latency

@@ -82,9 +82,7 @@ func (h *operationHeap) Pop() any {
 // deadline is hung, and its slot is replaced.
 func (l *Loop) expire(now time.Time) {
 	for op := l.queued.popExpired(now); op != nil; op = l.queued.popExpired(now) {
-		l.lanes[op.lane].withdraw(op)
-		l.cancel(op.effect, "waited for a slot until its deadline")
-		l.releasePaths(op.effect.Op)
+		l.drop(op, "waited for a slot until its deadline")
 	}
 	for op := l.started.popExpired(now); op != nil; op = l.started.popExpired(now) {
 		op.hung = true

@@ -32,11 +32,13 @@ const (
 	LaneHeartbeat             // the Node object and its lease, separate so that nothing delays them
 	LaneHostPath              // paths that may hang: of pods' authors, file systems
 	LanePlugin                // requests to plugins, which may hang
+	LaneCSI                   // calls of CSI drivers, which may take minutes or hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "remove",
-	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "plugin"}
+	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "plugin",
+	"csi"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -101,8 +103,10 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneProbe
 	case world.PortAPI:
 		return LaneAPI
-	case world.PortPlugins:
+	case world.PortPlugins, world.PortCredentials:
 		return LanePlugin
+	case world.PortCSI:
+		return LaneCSI
 	default:
 		return LaneHost
 	}
@@ -119,13 +123,15 @@ type Limits struct {
 // less than the container that each is for. Their limits have room for 32 stops and 16 probes of
 // each of podsMax pods. An operation on a tree keeps the disk busy, and one on a host path may
 // hang; both occupy a thread, so there are fewer. Each of world.PluginSocketsMax sockets has one
-// request, and more only after its file was replaced.
+// request, and more only after its file was replaced. The calls of CSI drivers mostly wait, one for
+// each volume at a time.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	InFlight: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 8192, LanePull: 32, LaneFS: 64,
 		LaneRemove: 64, LaneMeasure: 16, LaneTree: 16, LaneProbe: 4096, LaneStream: 2, LaneHost: 64,
 		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256, LanePlugin: 256,
+		LaneCSI: 256,
 	},
 }
 

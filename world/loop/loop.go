@@ -35,6 +35,7 @@ type Loop struct {
 	opts               Options
 	inbox              queue[world.Event]
 	inFlight           map[world.OpID]*operation // started operations without a completion
+	waiting            map[world.OpID]*operation // for a slot
 	lanes              [laneCount]slots
 	queued             deadlines // operations that wait for a slot
 	started            deadlines // operations in flight that are not hung
@@ -48,7 +49,8 @@ type Loop struct {
 // New returns a loop. The core is not called before the first event is offered.
 func New(opts Options) *Loop {
 	opts.Limits = opts.Limits.withDefaults()
-	l := &Loop{opts: opts, inFlight: map[world.OpID]*operation{}}
+	l := &Loop{opts: opts, inFlight: map[world.OpID]*operation{},
+		waiting: map[world.OpID]*operation{}}
 	for i := range l.lanes {
 		l.lanes[i] = newSlots(Lane(i), opts.Limits.InFlight[i])
 	}
@@ -133,6 +135,10 @@ func (l *Loop) step(ev world.Event) {
 // dispatch hands an effect to its port. An operation may have to wait for its path lock or for a
 // slot in its lane first.
 func (l *Loop) dispatch(eff world.Effect) {
+	if c, ok := eff.Body.(*world.CancelOperation); ok {
+		l.cancelOperation(c.Operation)
+		return
+	}
 	name := world.PortOf(eff.Body)
 	port := l.opts.Ports[name]
 	if port == nil {
@@ -154,6 +160,32 @@ func (l *Loop) dispatch(eff world.Effect) {
 // operation.
 func (l *Loop) finish(op *operation) {
 	l.startWaiting(op.lane)
+	l.releasePaths(op.effect.Op)
+}
+
+// cancelOperation carries out a world.CancelOperation. An operation that waits for its path goes on
+// to wait: those are short, and the core cancels none of them.
+func (l *Loop) cancelOperation(id world.OpID) {
+	if op := l.waiting[id]; op != nil {
+		l.queued.remove(op)
+		l.drop(op, "is not wanted any more")
+		return
+	}
+	op := l.inFlight[id]
+	if op == nil {
+		return
+	}
+	port := l.opts.Ports[world.PortOf(op.effect.Body)]
+	if c, ok := port.(world.Canceler); ok {
+		c.Cancel(id)
+	}
+}
+
+// drop completes an operation that waits for a slot, and is no longer queued, without starting it.
+func (l *Loop) drop(op *operation, reason string) {
+	delete(l.waiting, op.effect.Op)
+	l.lanes[op.lane].withdraw(op)
+	l.cancel(op.effect, reason)
 	l.releasePaths(op.effect.Op)
 }
 

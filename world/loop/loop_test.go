@@ -31,8 +31,13 @@ func (s *scriptedCore) Step(ev world.Event) []world.Effect {
 
 func (s *scriptedCore) NextWake() time.Time { return s.wake }
 
-// recordingPort records the effects that it is given.
-type recordingPort struct{ started []world.Effect }
+// recordingPort records the effects that it is given, and the operations that it is to cancel.
+type recordingPort struct {
+	started  []world.Effect
+	canceled []world.OpID
+}
+
+func (p *recordingPort) Cancel(id world.OpID) { p.canceled = append(p.canceled, id) }
 
 func (p *recordingPort) Do(e world.Effect) { p.started = append(p.started, e) }
 

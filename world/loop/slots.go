@@ -24,7 +24,10 @@ import (
 //  4. Operations that have no slot wait. Tenants that wait take turns, each with its oldest
 //     operation; a tenant that holds its share is passed over.
 //     Creations and starts of containers are first, but every fourth turn is one of the others.
-//  5. A hung operation is one that has not completed by its deadline. It keeps its slot, since it
+//  5. Calls of CSI drivers are shared by driver as well: all calls of one driver may hold as many
+//     slots as the others leave free, so at most half of the lane, and a driver that hangs leaves
+//     the rest to the others. In its turn a pod starts the oldest call whose driver has a slot.
+//  6. A hung operation is one that has not completed by its deadline. It keeps its slot, since it
 //     still costs what the slot stands for, and counts against the share of its tenant. The lane
 //     gets a replacement, as many as it has slots: so neither other tenants nor the node lose
 //     capacity to a tenant whose operations hang, and what hangs is bounded all the same.
@@ -45,6 +48,7 @@ type slots struct {
 	inFlight int
 	hung     int            // of those in flight
 	byTenant map[string]int // of those in flight; the node's have no name
+	byDriver map[string]int // of those in flight, if they call a CSI driver
 	waiting  [2]turns       // by urgency
 	waiters  int            // operations that wait
 	// urgentInRow is how many urgent operations were started in a row while others waited.
@@ -71,7 +75,15 @@ func (s *slots) reserve() int {
 	return min(max(1, s.limit/shareDivisor), reserveMax)
 }
 
-// hasSlot reports whether an operation of a tenant may start now.
+// driverOf returns the CSI driver that an operation calls; empty if it calls none.
+func driverOf(op *operation) string {
+	if call, isCall := op.effect.Body.(world.CSICall); isCall {
+		return call.CalledDriver().Name
+	}
+	return ""
+}
+
+// hasSlot reports whether a tenant may start an operation now.
 func (s *slots) hasSlot(tenant string) bool {
 	free := s.capacity() - s.inFlight
 	if tenant == "" {
@@ -81,13 +93,21 @@ func (s *slots) hasSlot(tenant string) bool {
 	return free > 0 && s.byTenant[tenant] < min(s.shareMax, max(1, free/shareDivisor))
 }
 
+// hasDriverSlot reports whether a call of a driver may start now.
+func (s *slots) hasDriverSlot(driver string) bool {
+	return driver == "" || s.byDriver[driver] < max(1, s.capacity()-s.inFlight)
+}
+
 // take gives a slot to an operation.
 func (s *slots) take(op *operation) {
 	if s.byTenant == nil {
-		s.byTenant = map[string]int{}
+		s.byTenant, s.byDriver = map[string]int{}, map[string]int{}
 	}
 	s.inFlight++
 	s.byTenant[op.effect.Tenant]++
+	if driver := driverOf(op); driver != "" {
+		s.byDriver[driver]++
+	}
 }
 
 // release takes the slot of a completed operation back.
@@ -96,9 +116,12 @@ func (s *slots) release(op *operation) {
 	if op.hung {
 		s.hung--
 	}
-	tenant := op.effect.Tenant
+	tenant, driver := op.effect.Tenant, driverOf(op)
 	if s.byTenant[tenant]--; s.byTenant[tenant] == 0 {
 		delete(s.byTenant, tenant)
+	}
+	if s.byDriver[driver]--; s.byDriver[driver] <= 0 {
+		delete(s.byDriver, driver)
 	}
 }
 
@@ -144,7 +167,7 @@ func (s *slots) dequeue() *operation {
 		order = [...]int{1, 0}
 	}
 	for _, i := range order {
-		op := s.waiting[i].pop(s.hasSlot)
+		op := s.waiting[i].pop(s)
 		if op == nil {
 			continue
 		}
@@ -164,7 +187,7 @@ func (s *slots) withdraw(op *operation) {
 }
 
 // turns are the operations of tenants that wait, and the order in which the tenants take turns. An
-// operation never overtakes another one of its tenant.
+// operation never overtakes another one of its tenant, unless they call different drivers.
 type turns struct {
 	order    []string // the tenants that wait, the next one first
 	byTenant map[string][]*operation
@@ -181,18 +204,22 @@ func (t *turns) push(op *operation) {
 	t.byTenant[tenant] = append(t.byTenant[tenant], op)
 }
 
-// pop returns the oldest operation of the first tenant that may start one; nil if none may. That
-// tenant has its next turn after all others.
-func (t *turns) pop(mayStart func(tenant string) bool) *operation {
-	i := slices.IndexFunc(t.order, mayStart)
-	if i < 0 {
-		return nil
+// pop returns the oldest operation that may start of the first tenant that has one; nil if none
+// has. That tenant has its next turn after all others.
+func (t *turns) pop(s *slots) *operation {
+	for i, tenant := range t.order {
+		if !s.hasSlot(tenant) {
+			continue
+		}
+		for _, op := range t.byTenant[tenant] {
+			if s.hasDriverSlot(driverOf(op)) {
+				t.order = append(slices.Delete(t.order, i, i+1), tenant)
+				t.remove(op)
+				return op
+			}
+		}
 	}
-	tenant := t.order[i]
-	op := t.byTenant[tenant][0]
-	t.order = append(slices.Delete(t.order, i, i+1), tenant)
-	t.remove(op)
-	return op
+	return nil
 }
 
 // remove removes an operation.
@@ -219,6 +246,7 @@ func (l *Loop) startOrQueue(eff world.Effect) {
 	op := &operation{effect: eff, lane: LaneOf(eff)}
 	l.lanes[op.lane].enqueue(op)
 	l.queued.push(op)
+	l.waiting[eff.Op] = op
 	l.startWaiting(op.lane)
 }
 
@@ -233,6 +261,7 @@ func (l *Loop) start(op *operation) {
 func (l *Loop) startWaiting(lane Lane) {
 	for op := l.lanes[lane].dequeue(); op != nil; op = l.lanes[lane].dequeue() {
 		l.queued.remove(op)
+		delete(l.waiting, op.effect.Op)
 		l.start(op)
 	}
 }

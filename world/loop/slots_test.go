@@ -35,6 +35,7 @@ var sampleBodies = [laneCount]func(n int) any{
 	LaneHeartbeat: func(int) any { return &world.GetObject{Resource: world.ResourceNodes} },
 	LaneHostPath:  func(int) any { return &world.StatPath{} },
 	LanePlugin:    func(int) any { return &world.GetPluginInfo{} },
+	LaneCSI:       func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
 }
 
 // sharing drives a loop with one fake port, whose operations complete only when the test says so.
@@ -52,7 +53,7 @@ func newSharing(t *testing.T, limits Limits) *sharing {
 	s := &sharing{t: t, core: &scriptedCore{}, port: &recordingPort{}, now: t0}
 	ports := map[world.PortName]world.Port{}
 	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI, world.PortHost,
-		world.PortNetwork, world.PortPlugins} {
+		world.PortNetwork, world.PortPlugins, world.PortCSI} {
 		ports[name] = s.port
 	}
 	s.loop = New(Options{Core: s.core, Limits: limits, Ports: ports})
@@ -132,6 +133,40 @@ func TestGreedyTenantDelaysNoOther(t *testing.T) {
 			if started := s.issue(lane, tenant, 1, time.Minute); started != 1 {
 				t.Errorf("lane %s: the operation of %q waits", lane, tenant)
 			}
+		}
+	}
+}
+
+func publishBy(driver string) *world.PublishVolume {
+	return &world.PublishVolume{CSIVolume: world.CSIVolume{Driver: world.CSIDriver{Name: driver}}}
+}
+
+// A driver that hangs holds half of the lane, whatever pods it is called for. Calls of another
+// driver start at once, also those for a pod that waits for the first.
+func TestDriverThatHangsDelaysNoOther(t *testing.T) {
+	s := newSharing(t, Limits{})
+	call := func(driver, tenant string) (started bool) {
+		s.issued++
+		before := len(s.inFlight)
+		s.core.effects = [][]world.Effect{{{Op: world.OpID(s.issued), Body: publishBy(driver),
+			Deadline: s.now.Add(time.Hour), Tenant: tenant}}}
+		s.loop.Offer(world.Event{Body: &world.FileChanged{}})
+		s.turn()
+		return len(s.inFlight) > before
+	}
+	limit, held := defaultLimits.InFlight[LaneCSI], 0
+	for pod := range 4 * limit {
+		if call("hangs", fmt.Sprint("pod", pod)) {
+			held++
+		}
+	}
+	if call("hangs", "") || held != limit/2 {
+		t.Errorf("the driver that hangs holds %d of %d slots, or has one for the node as well", held,
+			limit)
+	}
+	for _, tenant := range []string{"other", fmt.Sprint("pod", 4*limit-1), ""} {
+		if !call("works", tenant) {
+			t.Errorf("the call for %q waits", tenant)
 		}
 	}
 }
@@ -322,4 +357,47 @@ func TestRestartsLeaveSandboxesAShare(t *testing.T) {
 		s.release(next)
 	}
 	t.Error("the sandbox never has its turn")
+}
+
+// A pod whose stops take all slots that it can have is hastened: the stops that are superseded are
+// canceled, those that wait are dropped, and the shorter ones start as slots become free.
+func TestCanceledOperationsReleaseTheirSlots(t *testing.T) {
+	s := newSharing(t, Limits{})
+	const count = 40
+	held := s.issue(LaneStop, "pod", count, 1<<40)
+	if held != ShareMax(LaneStop) {
+		t.Fatalf("%d stops are started, want %d", held, ShareMax(LaneStop))
+	}
+	var cancellations []world.Effect
+	for op := range world.OpID(count + 2) { // one more of each end is unknown
+		cancellations = append(cancellations, world.Effect{Body: &world.CancelOperation{Operation: op}})
+	}
+	s.core.effects, s.core.events = [][]world.Effect{cancellations}, nil
+	s.loop.Offer(world.Event{Body: &world.FileChanged{}})
+	s.turn()
+	if len(s.port.canceled) != held || len(s.inFlight) != held {
+		t.Errorf("%d operations are canceled, %d in flight, want %d", len(s.port.canceled),
+			len(s.inFlight), held)
+	}
+	dropped := 0
+	for _, ev := range s.core.events {
+		if ev.Err.Has(world.KindCanceled) {
+			dropped++
+		}
+	}
+	if dropped != count-held {
+		t.Errorf("%d waiting operations are completed, want %d", dropped, count-held)
+	}
+	if started := s.issue(LaneStop, "pod", count, time.Minute); started != 0 {
+		t.Errorf("%d operations are started before the port has ended others", started)
+	}
+	for range held {
+		s.complete("pod")
+	}
+	if len(s.inFlight) != held {
+		t.Errorf("%d operations in flight after the cancellations, want %d", len(s.inFlight), held)
+	}
+	if next := s.loop.NextWake(); !next.Equal(s.now.Add(time.Minute)) {
+		t.Errorf("the next wake is %v", next)
+	}
 }

@@ -154,6 +154,21 @@ func stopTwice(p *pod) {
 	p.check(p.status(container).ExitCode == 137, "code %d", p.status(container).ExitCode)
 }
 
+func cancelStop(p *pod) {
+	container := p.startNewContainer(p.createSandbox(0), IgnoresTerm, 0)
+	started := p.w.Now()
+	wait := p.w.Begin(&runtimeapi.StopContainerRequest{ContainerId: container,
+		Timeout: beyondPatience})
+	p.w.Sleep(500 * time.Millisecond)
+	p.w.CancelLast()
+	_, err := wait()
+	took := p.w.Now().Sub(started)
+	p.check(err.Has(world.KindUnavailable) && took < Patience, "%v after %v", err, took)
+	p.check(p.status(container).State == isRunning, "%v", p.status(container).State)
+	p.stop(container, 1)
+	p.check(p.status(container).ExitCode == 137, "code %d", p.status(container).ExitCode)
+}
+
 func stopNotRunning(p *pod) {
 	id := p.createSandbox(0)
 	done, idle := p.startNewContainer(id, Exits3, 0), p.createContainer(id, Runs, 0)

@@ -42,6 +42,7 @@ func CRI(t *testing.T, w Runtime) {
 		{"a grace period of zero sends KILL at once", stopWithoutGrace},
 		{"a second stop with a shorter grace period does not wait for the first", stopTwice},
 		{"stopping a container that does not run succeeds", stopNotRunning},
+		{"a canceled stop fails at once, and a shorter one ends the container", cancelStop},
 		{"removing a running container kills it", removeRunning},
 		{"a container that does not run can be removed", removeNotRunning},
 		{"removing a sandbox removes its containers", removeSandboxWithContainers},

@@ -3,8 +3,8 @@
 // as good as it is faithful, so a case that passes on one side only is a defect of the simulation.
 //
 // A case uses a port only through effects and completions, as the core does. Start reading at CRI
-// in cri.go, FileSystem in files.go, API in api.go and NetworkPort in network.go. Optional features
-// of a runtime have their own suites: Exec, Logs and Events.
+// in cri.go, FileSystem in files.go, API in api.go, NetworkPort in network.go and CSIPort in csi.go.
+// Optional features of a runtime have their own suites: Exec, Logs and Events.
 package parity
 
 import (
@@ -47,6 +47,8 @@ const (
 // Runtime is a world with a container runtime.
 type Runtime interface {
 	World
+	// CancelLast cancels the operation that was started last.
+	CancelLast()
 	// Sandbox returns a new sandbox configuration with everything that this runtime needs (an existing
 	// log directory, network and cgroup settings). The suite sets Metadata, Labels and Annotations.
 	Sandbox() *runtimeapi.PodSandboxConfig
@@ -156,6 +158,39 @@ const (
 	PluginTooLong PluginFault = "too long" // an answer above the bound
 	PluginDown    PluginFault = "down"     // the process has ended, and left its socket
 )
+
+// CSI is a world with a file system and a CSI driver of the suite, which stages volumes. Call is for
+// operations of both ports.
+type CSI interface {
+	World
+	// CallWithin is Call with the given deadline.
+	CallWithin(body any, timeout time.Duration) (any, *world.Error)
+	// Dir returns the absolute path of an existing empty directory for the suite.
+	Dir() string
+	// Driver returns the driver, which runs. Restart ends its process; the returned function starts
+	// another one.
+	Driver() world.CSIDriver
+	Restart() (start func())
+	// NewVolume returns the handle of a new volume, which has the file system xfs once it is staged.
+	NewVolume() string
+	// GrowVolume gives a volume more bytes than it has, and returns how many it has then.
+	GrowVolume(handle string) int64
+	// Fault affects the next call of a name, as in "PublishVolume".
+	Fault(call string, fault CSIFault)
+}
+
+// CSIFault is what happens to a call of a driver.
+type CSIFault string
+
+// The faults of CSI drivers.
+const (
+	CSIFailsBefore CSIFault = "fails before" // UNAVAILABLE, without an effect
+	CSIFailsAfter  CSIFault = "fails after"  // UNAVAILABLE, after the effect
+	CSILate        CSIFault = "late"         // the effect and the answer are late by CSILateness
+)
+
+// CSILateness is how late the effect of a late call is.
+const CSILateness = 700 * time.Millisecond
 
 // Disk is a world with a file system.
 type Disk interface {

@@ -1,7 +1,8 @@
 // Package yamljson converts a file that people write, one YAML or JSON document, to JSON. Ports use
 // it, since a large document takes a second for each MiB, and so does the core for small ones.
 //
-// Parse rejects ambiguous files: several documents, duplicate keys. Start reading there.
+// Parse rejects ambiguous files: several documents, duplicate keys. ParseLeniently takes them, and
+// says what is ambiguous. Start reading at Parse.
 package yamljson
 
 import (
@@ -39,6 +40,25 @@ func Parse(data []byte) ([]byte, error) {
 		return nil, nil
 	}
 	return doc, nil
+}
+
+// ParseLeniently is Parse for a file that may be ambiguous, such as the configuration of a kubelet:
+// of several documents it returns the first, and of values with the same key the last. The problem
+// is what Parse rejects the file for, or empty.
+func ParseLeniently(data []byte) (doc []byte, problem string, err error) {
+	doc, err = Parse(data)
+	if err == nil {
+		return doc, "", nil
+	}
+	problem = err.Error()
+	doc, err = yaml.YAMLToJSON(data)
+	switch {
+	case err != nil:
+		return nil, "", describeError(data, err)
+	case string(doc) == "null":
+		return nil, problem, nil
+	}
+	return doc, problem, nil
 }
 
 // normalizeJSON returns an object that is JSON already in the form that YAML is converted to.

@@ -56,3 +56,22 @@ func TestCountValues(t *testing.T) {
 		}
 	}
 }
+
+// An ambiguous file is read as the kubelet reads one, and the problem says what is ambiguous.
+func TestParseLeniently(t *testing.T) {
+	for _, c := range []struct{ in, want, problem string }{
+		{"a: 1\n", `{"a":1}`, ""},
+		{"a: 1\na: 2\n", `{"a":2}`, `line 2: key "a" already set in map`},
+		{`{"a": 1, "a": 2}`, `{"a":2}`, `line 1: key "a" already set in map`},
+		{"a: 1\n---\nb: 2\n", `{"a":1}`, "want one YAML document, have 2"},
+		{"# nothing\n", "", ""},
+	} {
+		doc, problem, err := ParseLeniently([]byte(c.in))
+		if string(doc) != c.want || problem != c.problem || err != nil {
+			t.Errorf("%q: %q, %q, %v; want %q, %q", c.in, doc, problem, err, c.want, c.problem)
+		}
+	}
+	if doc, _, err := ParseLeniently([]byte("a: [")); err == nil {
+		t.Errorf("what is no YAML is read as %q", doc)
+	}
+}

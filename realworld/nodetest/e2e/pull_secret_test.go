@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/realworld/nodetest"
 	"seedlet.dev/realworld/porttest"
 )
 
@@ -20,9 +21,9 @@ const registryPassword = "open sesame"
 // startLockedRegistry serves the images of the node's registry to a user with a password, until the
 // test ends, and returns its address. containerd needs no configuration for it: it uses plain HTTP
 // on loopback by itself if the server has no TLS.
-func (c *clusterSuite) startLockedRegistry(t *testing.T) string {
+func startLockedRegistry(t *testing.T, n *nodetest.Node) string {
 	t.Helper()
-	open, err := url.Parse(c.node.Registry().URL())
+	open, err := url.Parse(n.Registry().URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ stringData:
 // testPullSecrets pulls from a registry with a password: with the right one, with none, and with a
 // wrong one that is corrected later.
 func (c *clusterSuite) testPullSecrets(t *testing.T) {
-	registry := c.startLockedRegistry(t)
+	registry := startLockedRegistry(t, c.node)
 	pod := func(name, secrets string) string {
 		return fmt.Sprintf(`apiVersion: v1
 kind: Pod

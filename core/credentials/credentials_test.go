@@ -1,0 +1,229 @@
+package credentials
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"seedlet.dev/core/keyring"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const header = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n"
+
+const pluginConfig = header + `providers:
+- name: ecr
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+  matchImages: ["*.dkr.example", "registry.example:5000/team"]
+  defaultCacheDuration: 10m
+  args: [get]
+  env: [{name: REGION, value: north}]
+`
+
+func parse(t *testing.T, texts ...string) []Provider {
+	t.Helper()
+	var files []File
+	for i, text := range texts {
+		files = append(files, File{fmt.Sprintf("/%d.yaml", i), []byte(text)})
+	}
+	providers, err := ParseConfig(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return providers
+}
+
+// output returns the output of a plugin with one credential.
+func output(scope, duration, registry, user string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion": "credentialprovider.kubelet.k8s.io/v1",
+"kind": "CredentialProviderResponse", "cacheKeyType": %q, %s
+"auth": {%q: {"username": %q, "password": "p"}}}`, scope, duration, registry, user)
+}
+
+// answerAll goes through a round, and returns the requests.
+func answerAll(t *testing.T, n *Node, image string, now time.Time,
+	respond func(request any) world.Event) (requests []any, users []string) {
+	t.Helper()
+	var r Round
+	for {
+		request := n.Next(&r, image, now)
+		if request == nil {
+			break
+		}
+		requests = append(requests, request)
+		ev := respond(request)
+		ev.Time = now
+		if err := n.Handle(&r, image, ev); (err != nil) != (ev.Err != nil) {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, c := range r.List {
+		users = append(users, c.Username)
+	}
+	return requests, users
+}
+
+// The Docker configuration goes before the plugins; only those are asked that are for the image,
+// and again only when their responses have expired.
+func TestRound(t *testing.T) {
+	n := &Node{Settings: Settings{Providers: parse(t, pluginConfig), BinDir: "/bin",
+		DockerPaths: []string{"/root/config.json", "/.dockercfg"}}}
+	respond := func(request any) world.Event {
+		switch m := request.(type) {
+		case *world.ReadDockerConfig:
+			return world.Event{Body: &world.DockerConfigRead{Files: []world.DockerConfigFile{
+				{Path: "/root/config.json", Data: []byte("not JSON")},
+				{Path: "/.dockercfg", Data: []byte(`{"a.dkr.example": {"username": "node"}}`)}}}}
+		case *world.GetCredentials:
+			want := `{"kind":"CredentialProviderRequest","apiVersion":` +
+				`"credentialprovider.kubelet.k8s.io/v1","image":"a.dkr.example/app"}`
+			if string(m.Request) != want || m.Program != "/bin/ecr" || m.Args[0] != "get" ||
+				m.Env[0] != (world.CredentialVariable{Name: "REGION", Value: "north"}) {
+				t.Errorf("%+v, %s", m, m.Request)
+			}
+			return world.Event{Body: &world.CredentialsGot{
+				Output: output("Registry", "", "*.dkr.example", "plugin")}}
+		}
+		panic("unexpected request")
+	}
+	requests, users := answerAll(t, n, "a.dkr.example/app:1", t0, respond)
+	if len(requests) != 2 || !cmp.Equal(users, []string{"node", "plugin"}) {
+		t.Errorf("%d requests, users %q", len(requests), users)
+	}
+	requests, users = answerAll(t, n, "a.dkr.example/other", t0.Add(time.Minute), respond)
+	if len(requests) != 0 || len(users) != 2 {
+		t.Errorf("another image of the registry: %d requests, users %q", len(requests), users)
+	}
+	if requests, users = answerAll(t, n, "nginx", t0.Add(time.Minute), respond); len(requests) != 0 ||
+		len(users) != 0 {
+		t.Errorf("an image of another registry: %d requests, users %q", len(requests), users)
+	}
+	requests, _ = answerAll(t, n, "a.dkr.example/app", t0.Add(10*time.Minute), respond)
+	if len(requests) != 2 {
+		t.Errorf("after the responses have expired: %d requests", len(requests))
+	}
+	text, err := json.Marshal(n)
+	var restored Node
+	if err == nil {
+		err = json.Unmarshal(text, &restored)
+	}
+	if err != nil || !reflect.DeepEqual(&restored, n) {
+		t.Errorf("not plain data: %v, %s", err, cmp.Diff(n, &restored))
+	}
+}
+
+// A plugin that fails, or whose output is wrong, has no credentials, and the next source is asked.
+// The error does not quote the output.
+func TestFailures(t *testing.T) {
+	second := strings.Replace(pluginConfig, "name: ecr", "name: second", 1)
+	for name, ev := range map[string]world.Event{
+		"failure":    {Err: world.Errorf(world.KindInternal, "GetCredentials", "exit status 1")},
+		"not JSON":   {Body: &world.CredentialsGot{Output: []byte("secret")}},
+		"no scope":   {Body: &world.CredentialsGot{Output: output("Pod", "", "a.dkr.example", "u")}},
+		"wrong type": {Body: &world.CredentialsGot{Output: []byte(`{"auth": "secret"}`)}},
+		"other kind": {Body: &world.CredentialsGot{Output: []byte(`{"kind": "Pod"}`)}},
+	} {
+		n := &Node{Settings: Settings{Providers: parse(t, pluginConfig, second)}}
+		var r Round
+		if n.Next(&r, "a.dkr.example/app", t0) == nil {
+			t.Fatal("nothing is asked")
+		}
+		err := n.Handle(&r, "a.dkr.example/app", ev)
+		if err == nil || !strings.HasPrefix(err.Error(), "plugin ecr: ") ||
+			strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+		request, ok := n.Next(&r, "a.dkr.example/app", t0).(*world.GetCredentials)
+		if !ok || request.Program != "second" || len(r.List) > 0 {
+			t.Errorf("%s: next is %+v, with %v", name, request, r.List)
+		}
+	}
+}
+
+// A response says for what and for how long it counts; zero: for this pull only.
+func TestCache(t *testing.T) {
+	for _, c := range []struct {
+		scope, duration, image string
+		after                  time.Duration
+		asks                   bool
+	}{
+		{"Image", "", "a.dkr.example/app", time.Minute, false},
+		{"Image", "", "a.dkr.example/app2", time.Minute, true},
+		{"Registry", "", "a.dkr.example/app2", time.Minute, false},
+		{"Registry", "", "b.dkr.example/app", time.Minute, true},
+		{"Global", "", "b.dkr.example/app", time.Minute, false},
+		{"Global", `"cacheDuration": "30s",`, "a.dkr.example/app", time.Minute, true},
+		{"Global", `"cacheDuration": "0s",`, "a.dkr.example/app", 0, true},
+	} {
+		n := &Node{Settings: Settings{Providers: parse(t, pluginConfig)}}
+		respond := func(any) world.Event {
+			return world.Event{Body: &world.CredentialsGot{
+				Output: output(c.scope, c.duration, "*.dkr.example", "u")}}
+		}
+		answerAll(t, n, "a.dkr.example/app", t0, respond)
+		requests, users := answerAll(t, n, c.image, t0.Add(c.after), respond)
+		if (len(requests) > 0) != c.asks || len(users) != 1 {
+			t.Errorf("%+v: %d requests, users %q", c, len(requests), users)
+		}
+	}
+}
+
+// The responses that are kept are bounded.
+func TestCacheIsBounded(t *testing.T) {
+	n := &Node{}
+	for i := range answersMax + 10 {
+		n.store(fmt.Sprint(i), Answer{map[string]keyring.Credential{}, t0.Add(time.Duration(i+1) *
+			time.Second)}, t0)
+	}
+	if _, hasOldest := n.Answers["0"]; len(n.Answers) != answersMax || hasOldest {
+		t.Errorf("%d answers, the oldest is there: %v", len(n.Answers), hasOldest)
+	}
+	n.store("new", Answer{Expires: t0.Add(2 * time.Hour)}, t0.Add(time.Hour))
+	if len(n.Answers) != 1 {
+		t.Errorf("%d answers after all others have expired", len(n.Answers))
+	}
+}
+
+func TestParseConfigNamesTheField(t *testing.T) {
+	for text, want := range map[string]string{
+		"# nothing\n": "/0.yaml: the file is empty, want kind CredentialProviderConfig",
+		"kind: Pod\n": "/0.yaml: want apiVersion kubelet.config.k8s.io/v1, " +
+			`kind CredentialProviderConfig; have apiVersion "", kind "Pod"`,
+		header:                       "/0.yaml: providers: Required value: a configuration has at least one plugin",
+		header + "providrs: []\n":    "/0.yaml: unknown fields: providrs",
+		header + "providers: [{}]\n": "/0.yaml: [providers[0].name: Invalid value: \"\"",
+		strings.Replace(pluginConfig, "name: ecr", "name: a/b", 1): "/0.yaml: providers[0].name: ",
+		strings.Replace(pluginConfig, "10m", "-1s", 1): "/0.yaml: providers[0].defaultCacheDuration: " +
+			`Invalid value: "-1s": must not be negative`,
+		strings.Replace(pluginConfig, `"*.dkr.example"`, `"/x"`, 1): "/0.yaml: " +
+			`providers[0].matchImages[0]: Invalid value: "/x"`,
+		pluginConfig + "  tokenAttributes: {serviceAccountTokenAudience: a}\n": "/0.yaml: " +
+			"providers[0].tokenAttributes: Forbidden: ",
+	} {
+		_, err := ParseConfig([]File{{"/0.yaml", []byte(text)}})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	both := []File{{"/0.yaml", []byte(pluginConfig)}, {"/1.yaml", []byte(pluginConfig)}}
+	if _, err := ParseConfig(both); err == nil || !strings.Contains(err.Error(),
+		"/1.yaml: providers[0].name: Duplicate value") {
+		t.Errorf("a plugin in two files: %v", err)
+	}
+}
+
+func TestDockerPaths(t *testing.T) {
+	want := []string{"/var/lib/kubelet/config.json", "/config.json", "/root/.docker/config.json",
+		"/.docker/config.json", "/var/lib/kubelet/.dockercfg", "/.dockercfg", "/root/.dockercfg",
+		"/.dockercfg"}
+	if diff := cmp.Diff(want, DockerPaths("/var/lib/kubelet", "/", "/root")); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/csi"
+	nodeobject "seedlet.dev/core/node"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/plugins"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Volumes of CSI drivers, and what connects them with plugins, pods and the Node.
+
+// csiEnv returns the input of the plans of drivers and volumes.
+func (a *Agent) csiEnv() *csi.Env {
+	s := &a.state
+	return &csi.Env{
+		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: a.nodeObject(),
+		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
+		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
+		EnqueuePod:  a.enqueueKnownPod,
+		EnqueuePods: a.enqueuePods,
+		ReportsInUse: func() {
+			s.NodeObject.CheckStatusNow()
+			a.enqueueNode()
+		},
+	}
+}
+
+func (a *Agent) enqueueKnownPod(uid string) {
+	if a.isKnownPod(uid) {
+		a.enqueuePod(uid)
+	}
+}
+
+// startCSI starts to look for volumes of earlier agents, and to register drivers.
+func (a *Agent) startCSI() {
+	if a.state.CSI.Enabled {
+		a.state.Objects.AddReference(csi.AllDrivers, watchUser, &a.effects)
+		a.queue.enqueue(csi.SearchOwner)
+		a.queue.enqueue(csi.ObjectOwner)
+	}
+}
+
+// planCSI plans a part of the CSI volumes.
+func (a *Agent) planCSI(key timer.Key) time.Time {
+	n, env := &a.state.CSI, a.csiEnv()
+	switch key.Component {
+	case csi.SearchOwner.Component:
+		return n.PlanSearch(env)
+	case csi.ObjectOwner.Component:
+		return n.PlanObject(env)
+	case csi.DriverComponent:
+		a.queue.enqueue(plugins.Owner) // it may wait for what the plan decides
+		return n.PlanDriver(key.Name, env)
+	}
+	return n.PlanVolume(key.Name, env)
+}
+
+// handleCSICompletion handles the completion of an operation of planCSI.
+func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
+	n, env := &a.state.CSI, a.csiEnv()
+	switch r.Owner.Component {
+	case csi.SearchOwner.Component:
+		n.HandleSearchCompletion(id, ev, env)
+	case csi.ObjectOwner.Component:
+		n.HandleObjectCompletion(r, ev, env)
+		a.queue.enqueue(plugins.Owner)
+	case csi.DriverComponent:
+		n.HandleDriverCompletion(id, r, ev, env)
+		a.enqueueDrivers()
+	default:
+		n.HandleVolumeCompletion(id, r, ev, env)
+	}
+}
+
+// enqueueDrivers plans what depends on the answers of drivers: the CSINode, the Node, and the
+// plugins that wait for both.
+func (a *Agent) enqueueDrivers() {
+	a.state.NodeObject.CheckMetadataNow()
+	a.enqueueNode()
+	a.queue.enqueue(csi.ObjectOwner)
+	a.queue.enqueue(plugins.Owner)
+}
+
+// observePlugins applies which plugins of CSI drivers there are.
+func (a *Agent) observePlugins() {
+	var found []csi.Plugin
+	for _, c := range a.state.Plugins.Candidates() {
+		if c.Type == world.PluginTypeCSI {
+			found = append(found, csiPlugin(c))
+		}
+	}
+	changed := a.state.CSI.ObservePlugins(found)
+	for _, name := range changed {
+		a.queue.enqueue(csi.DriverKey(name))
+		a.retryVolumes(name)
+	}
+	if len(changed) > 0 {
+		a.enqueueDrivers()
+	}
+}
+
+func csiPlugin(c plugins.Candidate) csi.Plugin {
+	return csi.Plugin{Name: c.Name, Endpoint: c.Endpoint, Registration: c.Registration,
+		Registered: c.Registered}
+}
+
+// preparePlugin reports whether a plugin can be registered, or why it cannot be.
+func (a *Agent) preparePlugin(c plugins.Candidate) (ready bool, problem string) {
+	if c.Type != world.PluginTypeCSI || !a.state.CSI.Enabled {
+		return true, ""
+	}
+	return a.state.CSI.Registration(csiPlugin(c), a.csiEnv())
+}
+
+// retryVolumes plans the volumes of a driver.
+func (a *Agent) retryVolumes(driver string) {
+	for _, name := range a.state.CSI.Retry(driver) {
+		a.queue.enqueue(csi.VolumeKey(name))
+	}
+}
+
+// updateCSIDrivers applies changed CSIDriver objects, by namespace and name. Volumes of any driver
+// may have waited for their list.
+func (a *Agent) updateCSIDrivers(body any, changed []string) {
+	if _, isList := body.(*world.ObjectsListed); isList {
+		for _, name := range a.state.CSI.VolumeNames() {
+			a.queue.enqueue(csi.VolumeKey(name))
+		}
+	}
+	for _, name := range changed {
+		a.queue.enqueue(csi.DriverKey(name[1:]))
+		a.retryVolumes(name[1:])
+	}
+}
+
+// updateCSIOfNode plans what waits for a change of the Node: volumes for their attachment, plugins
+// for labels and annotations.
+func (a *Agent) updateCSIOfNode() {
+	if !a.state.CSI.Enabled || a.nodeObject() == nil {
+		return
+	}
+	a.queue.enqueue(csi.ObjectOwner)
+	a.queue.enqueue(plugins.Owner)
+	for _, name := range a.state.CSI.WaitingToAttach() {
+		a.queue.enqueue(csi.VolumeKey(name))
+	}
+	for _, name := range a.state.CSI.DriverNames() {
+		a.queue.enqueue(csi.DriverKey(name))
+	}
+}
+
+// addCSIToNode adds to the input of the Node's plan what it reports of volumes and drivers.
+func (a *Agent) addCSIToNode(env *nodeobject.Env) {
+	if !a.state.CSI.Enabled {
+		return
+	}
+	env.Metadata = a.state.CSI.NodeMetadata
+	env.VolumesInUse = func(node *v1.Node) ([]v1.UniqueVolumeName, bool) {
+		return a.state.CSI.VolumesInUse(node, a.csiEnv())
+	}
+}

@@ -1,0 +1,192 @@
+package csi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Attachment is what the API server says of the attachment of a volume to the node.
+type Attachment struct {
+	// Known reports whether the volume is attached, with the context for its driver.
+	Known   bool              `json:"known,omitempty"`
+	Context map[string]string `json:"context,omitempty"`
+	// Since is since when the volume waits to be attached.
+	Since    time.Time `json:"since,omitzero"`
+	Attempts Attempts  `json:"attempts,omitzero"`
+}
+
+// attachOverdue is when a pod reports that a volume is still not attached, and how often again
+// (podAttachAndMountTimeout in pkg/kubelet/volumemanager).
+const attachOverdue = 2*time.Minute + 3*time.Second
+
+// attachRequired reports whether a volume has to be attached before it is staged or published, and
+// whether that is known. A driver without a CSIDriver object requires it.
+func (v *Volume) attachRequired(env *Env) (required, known bool) {
+	if v.Ephemeral || v.Driver == "" {
+		return false, true
+	}
+	d, known := env.driverObject(v.Driver)
+	return known && requiresAttach(d), known
+}
+
+func requiresAttach(d *storagev1.CSIDriver) bool {
+	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
+}
+
+// attach reports whether a volume is attached, if that is required, and returns when to plan again.
+// The Node has to name the volume as in use first: as long as it does, the volume is not detached.
+func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
+	required, known := v.attachRequired(env)
+	a := &v.Attachment
+	if !known || !required || a.Known {
+		return known, time.Time{}
+	}
+	now := env.Effects.Now()
+	if a.Since.IsZero() {
+		a.Since = now
+	}
+	if a.Attempts.isWaiting(now, &wake) {
+		return false, wake
+	}
+	if env.Object == nil || !isInUse(env.Object, v.name()) {
+		env.ReportsInUse()
+		return false, n.reportOverdue(v, env)
+	}
+	if !isAttached(env.Object, v.name()) {
+		return false, n.reportOverdue(v, env)
+	}
+	v.Op = env.Effects.Issue(VolumeKey(v.name()), subjectAttach, apiTimeout,
+		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)})
+	return false, time.Time{}
+}
+
+// reportOverdue has the pods of a volume report that they wait for its attachment, after a while
+// and then again, and returns when that is.
+func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
+	now := env.Effects.Now()
+	overdue := func(u *Use) time.Time {
+		return timer.Later(u.Since, v.Attachment.Since).
+			Add(time.Duration(u.Attempts.Failures+1) * attachOverdue)
+	}
+	var wake time.Time
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u := v.Uses[target]
+		at := overdue(u)
+		if !now.Before(at) {
+			u.Attempts.Failures++
+			u.Attempts.Problem = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], "+
+				"unattached volumes=[%s], failed to process volumes=[]: context deadline exceeded", u.Volume,
+				u.Volume)
+			env.EnqueuePod(u.UID)
+			at = overdue(u)
+		}
+		wake = timer.Soonest(wake, at)
+	}
+	return wake
+}
+
+func isInUse(node *v1.Node, name string) bool {
+	return slices.Contains(node.Status.VolumesInUse, v1.UniqueVolumeName(name))
+}
+
+func isAttached(node *v1.Node, name string) bool {
+	return slices.ContainsFunc(node.Status.VolumesAttached, func(a v1.AttachedVolume) bool {
+		return a.Name == v1.UniqueVolumeName(name)
+	})
+}
+
+// handleAttachment applies the VolumeAttachment of a volume (verifyAttachmentStatus upstream).
+func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
+	read, ok := ev.Body.(*world.ObjectRead)
+	problem := ""
+	switch name := n.attachmentName(v); {
+	case ev.Err != nil:
+		problem = fmt.Sprintf("volume %s has GET error for volume attachment %s: %s", v.Handle, name,
+			ev.Err.Message)
+	case !ok || read.Object.Attachment == nil:
+		problem = "the answer is no volume attachment"
+	case read.Object.Attachment.DeletionTimestamp != nil:
+		problem = "volume attachment is being deleted"
+	case read.Object.Attachment.Status.Attached:
+		v.Attachment = Attachment{Known: true,
+			Context: read.Object.Attachment.Status.AttachmentMetadata}
+		return
+	case read.Object.Attachment.Status.AttachError != nil:
+		n.noteAttachError(v, read.Object.Attachment.Status.AttachError, env)
+		problem = read.Object.Attachment.Status.AttachError.Message
+	default:
+		problem = fmt.Sprintf("volume %s is not attached for volume attachment %s", v.Handle, name)
+	}
+	a := &v.Attachment.Attempts
+	a.fail(ev.Time, fmt.Sprintf("MountVolume.WaitForAttach failed for volume %q : %s", v.specName(),
+		problem))
+}
+
+// resourceExhausted is the code of gRPC that says that a node can have no more volumes attached.
+const resourceExhausted = 8
+
+// noteAttachError has the driver asked again how many volumes the node can have, if it has failed
+// to attach one because there are too many (MutableCSINodeAllocatableCount).
+func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) {
+	d, _ := env.driverObject(v.Driver)
+	if err.ErrorCode != nil && *err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0 {
+		n.askAgain(v.Driver, env)
+	}
+}
+
+// specName returns the name of the PersistentVolume of a volume, as its uses have it.
+func (v *Volume) specName() string {
+	if u := v.firstUse(); u != nil {
+		return u.SpecName
+	}
+	return v.Handle
+}
+
+// firstUse returns the first use by target: what is staged is the same for all of them.
+func (v *Volume) firstUse() *Use {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		return v.Uses[target]
+	}
+	return nil
+}
+
+// VolumesInUse returns the names of the volumes that are not to be detached, sorted, and whether
+// they are known. Node is the object that names those from before: while it is not known whether
+// the volumes of a driver are attached at all, or while the search could not read everything, they
+// stay as they are.
+func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeName, known bool) {
+	for _, name := range n.VolumeNames() {
+		v := n.Volumes[name]
+		required, known := v.attachRequired(env)
+		if !known {
+			required = isInUse(node, name)
+		}
+		if required && (len(v.Uses) > 0 || len(v.Publications) > 0 || v.Staging.State != "") {
+			names = append(names, v1.UniqueVolumeName(name))
+		}
+	}
+	if !n.Search.Complete() {
+		names = append(names, node.Status.VolumesInUse...)
+		slices.Sort(names)
+		names = slices.Compact(names)
+	}
+	return names, n.Enabled && n.Search.Passed
+}
+
+// WaitingToAttach returns the names of the volumes that wait to be attached, sorted.
+func (n *Node) WaitingToAttach() (names []string) {
+	for _, name := range n.VolumeNames() {
+		if a := &n.Volumes[name].Attachment; !a.Known && !a.Since.IsZero() {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,110 @@
+// Package csi is the node's side of the volumes of CSI drivers: which drivers the node tells the
+// cluster about, and what is staged and published on the node.
+//
+// Its parts have a key and a plan each, so that a change is as much work as what has changed:
+//
+//   - A driver (driver.go): a plugin that registers is asked for its node, and is notified that it
+//     is registered once the cluster knows of it.
+//   - The CSINode (csinode.go): the object of the API server that names the drivers of the node.
+//   - A volume (volume.go): one record for each pair of driver and handle, whatever number of pods
+//     share it.
+//   - The search (search.go): what earlier agents left on the disk and in the mount table.
+//
+// Facts of a volume: its uses, which pods declare (Node.Use) and take back (Node.Release); its
+// staging; its publications, one for each pod; what the API server says of its attachment; and the
+// one operation in flight. Uses are what is desired, staging and publications are what is, or may
+// be, on the node. Plan (plan.go), each part only when the one before is done:
+//
+//  1. Nothing is done for a volume before the search has looked at everything once.
+//  2. A publication that no use desires is unpublished (release.go), and its directory removed. A
+//     pod waits for that before its own directory goes.
+//  3. A volume with uses is attached (attach.go): the Node says durably that the volume is in use,
+//     then the cluster says that it is attached. It is staged (stage.go), then published for each
+//     use (publish.go). The file vol_data.json is durable before the call that it describes.
+//  4. A volume without uses and publications is unstaged, and its directory removed.
+//
+// A state is uncertain from the moment a call is issued until it has succeeded: whatever happens
+// to the call or to the agent, it is repeated or undone. So a volume is one call at a time, and
+// all calls are idempotent by the CSI specification.
+//
+// After a start of the agent a publication that is found mounted, and whose pod has containers,
+// stays as it is without a call: the pod got its containers after its volumes. Nothing that was
+// found is undone before all sources of pods and one complete relist are known. The directories,
+// the names and the keys of vol_data.json are those of a kubelet, so each takes over the other's
+// volumes.
+//
+// Upstream: pkg/volume/csi, pkg/volume/csi/nodeinfomanager, pkg/kubelet/volumemanager. Start
+// reading at Node, then Node.planVolume.
+package csi
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Node is all that the agent knows of the drivers and volumes of its node. Nothing is done on a
+// node without an API server: it has no volume that could be resolved.
+type Node struct {
+	Enabled bool   `json:"enabled,omitempty"`
+	Name    string `json:"name"`    // of the node
+	RootDir string `json:"rootDir"` // of the kubelet
+	PodsDir string `json:"podsDir"`
+	Dir     string `json:"dir"` // of what is staged
+
+	Drivers map[string]*Driver  `json:"drivers,omitempty"` // by name
+	Object  Object              `json:"object,omitzero"`   // the CSINode
+	Search  Search              `json:"search,omitzero"`
+	Volumes map[string]*Volume  `json:"volumes,omitempty"` // by UniqueName
+	Owners  map[string][]string `json:"owners,omitempty"`  // names of volumes, by UID of the pods
+}
+
+// NewNode returns the state of a node before anything is known.
+func NewNode(name, rootDir string, hasAPIServer bool) Node {
+	return Node{Enabled: hasAPIServer, Name: name, RootDir: rootDir, PodsDir: rootDir + "/pods",
+		Dir: rootDir + "/plugins/kubernetes.io/csi"}
+}
+
+// Env is what the plans need besides their own state.
+type Env struct {
+	Effects *op.Effects
+	Objects *objectcache.Store
+	Enqueue func(timer.Key)
+	// Object is the Node as the API server has it; nil if it is not known.
+	Object *v1.Node
+	// CleansUp reports whether all sources of pods and the runtime were listed. IsKnownPod reports
+	// whether a pod is known, or may become known.
+	CleansUp   bool
+	IsKnownPod func(uid string) bool
+	// EnqueuePod plans a pod, EnqueuePods all of them.
+	EnqueuePod  func(uid string)
+	EnqueuePods func()
+	// ReportsInUse has the status of the Node compared, which names the volumes in use.
+	ReportsInUse func()
+}
+
+// AllDrivers are the CSIDriver objects of the cluster, all of which are watched.
+var AllDrivers = world.WatchTarget{Resource: world.ResourceCSIDrivers}
+
+// driverObject returns the CSIDriver of a driver, nil if there is none, and whether that is known.
+func (e *Env) driverObject(name string) (*storagev1.CSIDriver, bool) {
+	w := e.Objects.Watch(AllDrivers)
+	if w == nil || !w.Listed {
+		return nil, false
+	}
+	return w.Objects["/"+name].CSIDriver, true
+}
+
+const (
+	callTimeout = 2 * time.Minute // csiTimeout upstream
+	fsTimeout   = 2 * time.Minute
+	apiTimeout  = time.Minute
+	// groupTimeout has room for a tree of millions of files, which a kubelet walks without a bound.
+	groupTimeout = 30 * time.Minute
+)

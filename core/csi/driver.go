@@ -1,0 +1,294 @@
+package csi
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Driver is what is known of the drivers of one name: one usually, two while one is replaced.
+type Driver struct {
+	// Sessions are the plugins of the name, in the order in which they appeared. Without any, the
+	// driver has gone, and what the cluster knows of it is taken back.
+	Sessions []Session `json:"sessions,omitempty"`
+}
+
+// Session is one plugin, from the time that it is to be registered.
+type Session struct {
+	Registration string `json:"registration"` // identifies the plugin and its attempt
+	Endpoint     string `json:"endpoint"`
+	// Registered reports whether the plugin was notified of its registration, so that it is used.
+	Registered bool               `json:"registered,omitempty"`
+	Op         world.OpID         `json:"op,omitempty"`
+	Info       *world.CSINodeInfo `json:"info,omitempty"` // checked
+	AskAt      time.Time          `json:"askAt,omitzero"` // when to ask again; zero: not at all
+	// Problem is why the plugin cannot be registered.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Plugin is a CSI plugin that is registered, or could be.
+type Plugin struct {
+	Name, Endpoint, Registration string
+	Registered                   bool
+}
+
+// The bounds of what is kept of a driver.
+const (
+	driversMax       = 64
+	nodeIDMax        = 1024 // the API server has its own, lower one
+	topologyMax      = 64   // segments
+	allocatableRetry = 10 * time.Second
+)
+
+// DriverComponent is the component of the keys of drivers.
+const DriverComponent = "csidriver"
+
+// DriverKey returns the key of a driver.
+func DriverKey(name string) timer.Key { return timer.Key{Component: DriverComponent, Name: name} }
+
+// ObservePlugins applies which CSI plugins there are, and returns the sorted names of the drivers
+// that changed.
+func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
+	if !n.Enabled {
+		return nil
+	}
+	before := n.Drivers
+	n.Drivers = map[string]*Driver{}
+	for name, d := range before { //ordered: each by itself
+		n.Drivers[name] = &Driver{}
+		for _, s := range d.Sessions {
+			isThere := func(p Plugin) bool { return p.Name == name && p.Registration == s.Registration }
+			if i := slices.IndexFunc(plugins, isThere); i >= 0 {
+				s.Registered = plugins[i].Registered
+				n.Drivers[name].Sessions = append(n.Drivers[name].Sessions, s)
+			}
+		}
+	}
+	for _, p := range plugins {
+		d := n.Drivers[p.Name]
+		if d == nil {
+			d = &Driver{}
+			n.Drivers[p.Name] = d
+		}
+		if !slices.ContainsFunc(d.Sessions, func(s Session) bool {
+			return s.Registration == p.Registration
+		}) {
+			s := Session{Registration: p.Registration, Endpoint: p.Endpoint, Registered: p.Registered}
+			if len(n.Drivers) > driversMax {
+				s.Problem = fmt.Sprintf("the node has %d CSI drivers, and can have no more", driversMax)
+			}
+			d.Sessions = append(d.Sessions, s)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		if !before[name].isSame(n.Drivers[name]) {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// isSame reports whether two states of a driver have the same plugins.
+func (d *Driver) isSame(other *Driver) bool {
+	return d != nil && slices.EqualFunc(d.Sessions, other.Sessions, func(x, y Session) bool {
+		return x.Registration == y.Registration && x.Registered == y.Registered
+	})
+}
+
+// session returns the plugin through which the volumes of a driver are used; nil if none is
+// registered.
+func (n *Node) session(name string) *Session {
+	d := n.Drivers[name]
+	if d == nil {
+		return nil
+	}
+	for i := len(d.Sessions) - 1; i >= 0; i-- {
+		if s := &d.Sessions[i]; s.Registered && s.Info != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+func (s *Session) driver(name string) world.CSIDriver {
+	return world.CSIDriver{Name: name, Endpoint: s.Endpoint}
+}
+
+// info returns what the cluster is to know of a driver: the answer of its newest plugin that has
+// answered; nil if none has.
+func (d *Driver) info() *world.CSINodeInfo {
+	for i := len(d.Sessions) - 1; i >= 0; i-- {
+		if s := &d.Sessions[i]; s.Info != nil && s.Problem == "" {
+			return s.Info
+		}
+	}
+	return nil
+}
+
+// Registration returns whether a plugin is ready to be registered, or why it cannot be. Neither:
+// it is being prepared.
+func (n *Node) Registration(p Plugin, env *Env) (ready bool, problem string) {
+	d := n.Drivers[p.Name]
+	if d == nil {
+		return false, ""
+	}
+	for i := range d.Sessions {
+		if s := &d.Sessions[i]; s.Registration == p.Registration {
+			ready = s.Info != nil && n.isPublished(p.Name, s.Info, env)
+			return ready && s.Problem == "", s.Problem
+		}
+	}
+	return false, ""
+}
+
+// DriverNames returns the names of all drivers, sorted.
+func (n *Node) DriverNames() []string { return slices.Sorted(maps.Keys(n.Drivers)) }
+
+// Retry ends the back-offs of the volumes of a driver, which was registered or has gone, and
+// returns their names, sorted.
+func (n *Node) Retry(driver string) (names []string) {
+	for _, name := range n.VolumeNames() {
+		if v := n.Volumes[name]; v.Driver == driver {
+			v.Staging.Attempts.NotBefore = time.Time{}
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PlanDriver asks the plugins of a driver for their node, and returns when to plan again. Once the
+// cluster knows no more of a driver that has gone, it is forgotten.
+func (n *Node) PlanDriver(name string, env *Env) time.Time {
+	var wake time.Time
+	d := n.Drivers[name]
+	if d == nil {
+		return wake
+	}
+	if len(d.Sessions) == 0 {
+		if n.isPublished(name, nil, env) {
+			delete(n.Drivers, name)
+		}
+		return wake
+	}
+	for i := range d.Sessions {
+		s := &d.Sessions[i]
+		if s.Problem != "" || s.Op != 0 {
+			continue
+		}
+		object, _ := env.driverObject(name)
+		if s.Info != nil && s.AskAt.IsZero() && allocatablePeriod(object) > 0 {
+			s.AskAt = env.Effects.Now().Add(allocatablePeriod(object))
+		}
+		if isDue := s.Info == nil || !s.AskAt.IsZero() && !env.Effects.Now().Before(s.AskAt); isDue {
+			s.AskAt = time.Time{}
+			s.Op = env.Effects.IssueFor("", DriverKey(name), s.Registration, callTimeout,
+				&world.GetCSINodeInfo{Driver: s.driver(name)})
+			continue
+		}
+		s.checkTopology(env)
+		wake = timer.Soonest(wake, s.AskAt)
+	}
+	return wake
+}
+
+// allocatablePeriod returns how often a driver is asked how many volumes the node can have; zero:
+// once (MutableCSINodeAllocatableCount).
+func allocatablePeriod(d *storagev1.CSIDriver) time.Duration {
+	if d == nil || d.Spec.NodeAllocatableUpdatePeriodSeconds == nil {
+		return 0
+	}
+	seconds := min(max(*d.Spec.NodeAllocatableUpdatePeriodSeconds, 0), math.MaxInt32)
+	return time.Duration(seconds) * time.Second
+}
+
+// askAgain has a registered driver asked again for its node, but not at once after the last time.
+func (n *Node) askAgain(name string, env *Env) {
+	if s := n.session(name); s != nil {
+		s.AskAt = env.Effects.Now().Add(allocatableRetry)
+		env.Enqueue(DriverKey(name))
+	}
+}
+
+// HandleDriverCompletion applies what a driver has answered of its node. A registered driver that
+// does not answer keeps what it has answered before.
+func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	d := n.Drivers[r.Owner.Name]
+	if d == nil {
+		return
+	}
+	for i := range d.Sessions {
+		s := &d.Sessions[i]
+		if s.Op != id {
+			continue
+		}
+		s.Op = 0
+		info, ok := ev.Body.(*world.CSINodeInfo)
+		problem := ""
+		switch {
+		case ev.Err != nil:
+			problem = ev.Err.Message
+		case !ok:
+			problem = "answered with another message"
+		default:
+			problem = checkInfo(info)
+		}
+		if problem == "" {
+			s.Info = info
+			s.checkTopology(env)
+		} else if problem = budget.CutMessage(problem); s.Info == nil {
+			s.Problem = problem
+		} else {
+			env.Effects.Log(world.LevelError, "Failed to update CSIDriver", "driver", r.Owner.Name,
+				"err", problem)
+		}
+	}
+}
+
+// checkInfo returns why the answer of a driver cannot be used; empty if it can.
+func checkInfo(info *world.CSINodeInfo) string {
+	const prefix = "error adding CSI driver node info: "
+	switch {
+	case info.NodeID == "":
+		return prefix + "driverNodeID must not be empty"
+	case len(info.NodeID) > nodeIDMax:
+		return fmt.Sprintf(prefix+"driverNodeID has %d bytes, and may have %d", len(info.NodeID),
+			nodeIDMax)
+	case len(info.Topology) > topologyMax:
+		return fmt.Sprintf(prefix+"the topology has %d segments, and may have %d", len(info.Topology),
+			topologyMax)
+	}
+	for _, key := range slices.Sorted(maps.Keys(info.Topology)) {
+		wrong := append(validation.IsQualifiedName(key),
+			validation.IsValidLabelValue(info.Topology[key])...)
+		if len(wrong) > 0 {
+			return fmt.Sprintf(prefix+"topology segment %q: %s", budget.Cut(key, budget.ReasonMax), wrong[0])
+		}
+	}
+	return ""
+}
+
+// checkTopology sets the problem of a driver whose topology contradicts the labels of the Node.
+func (s *Session) checkTopology(env *Env) {
+	if s.Info == nil || s.Registered || env.Object == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Info.Topology)) {
+		have, exists := env.Object.Labels[key]
+		if want := s.Info.Topology[key]; exists && have != want {
+			s.Problem = fmt.Sprintf("error updating Node object with CSI driver node info: detected "+
+				"topology value collision: driver reported %q:%q but existing label is %q:%q", key, want, key,
+				have)
+			return
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package csi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// PlanVolume issues the next operation on a volume, and returns when to plan again.
+func (n *Node) PlanVolume(name string, env *Env) time.Time {
+	v := n.Volumes[name]
+	if v == nil {
+		return time.Time{}
+	}
+	wake := n.planVolume(v, env)
+	if v.isGone() {
+		n.dropSecrets(v, env)
+		delete(n.Volumes, name)
+		env.ReportsInUse()
+	}
+	return wake
+}
+
+// isGone reports whether nothing is desired of a volume, and nothing is left of it.
+func (v *Volume) isGone() bool {
+	return v.Op == 0 && len(v.Uses) == 0 && len(v.Publications) == 0 && v.Staging == Staging{}
+}
+
+// planVolume takes the first step that is possible, and only one: a volume is one call at a time.
+// What is undone comes first, so that a volume which hangs while it is mounted again for one pod
+// still lets go of another, and so that no pod gets what is about to be taken away.
+func (n *Node) planVolume(v *Volume, env *Env) time.Time {
+	var wake time.Time
+	if v.Op != 0 || !n.Search.Passed {
+		return wake
+	}
+	n.watchSecrets(v, env)
+	v.keepFound(env)
+	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
+		if p := v.Publications[target]; n.mayUnpublish(v, target, env) &&
+			!p.Attempts.isWaiting(env.Effects.Now(), &wake) && n.unpublish(v, p, env) {
+			return wake
+		}
+	}
+	if len(v.Uses) == 0 {
+		if len(v.Publications) == 0 && n.mayUnstage(v, env) &&
+			!v.Staging.Undoing.isWaiting(env.Effects.Now(), &wake) {
+			n.unstage(v, env)
+		}
+		return wake
+	}
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u := v.Uses[target]
+		previous := env.Effects.WorkOn(u.UID)
+		issued, at := n.planUse(v, u, env)
+		env.Effects.WorkOn(previous)
+		if wake = timer.Soonest(wake, at); issued {
+			return wake
+		}
+	}
+	return wake
+}
+
+// keepFound keeps the publications that were found mounted and whose pods have containers, and the
+// staging under them: the pods got their containers after their volumes.
+func (v *Volume) keepFound(env *Env) {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u, p := v.Uses[target], v.Publications[target]
+		if p == nil || !p.Mounted || !u.HasRun || p.State != Uncertain {
+			continue
+		}
+		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
+		p.PublishedAt = u.Since
+		env.EnqueuePod(u.UID)
+		if v.Staging.State == Uncertain {
+			v.Staging.State, v.Staging.DirMade, v.Staging.DataWritten = Done, true, true
+		}
+	}
+}
+
+// The subjects of operations on a volume; those on a publication are followed by its target.
+const (
+	subjectAttach    = "attachment"
+	subjectStaging   = "staging"
+	subjectUnstaging = "unstaging"
+	subjectUse       = "use/"
+	subjectUndo      = "undo/"
+	subjectToken     = "token/"
+)
+
+// call issues a call to the driver of a volume, for the pod of a publication if it is for one.
+func (v *Volume) call(subject string, body any, env *Env) {
+	tenant := VolumeKey(v.name()).String()
+	if _, target := splitSubject(subject); target != "" {
+		tenant = uidOf(target)
+	}
+	v.Op = env.Effects.IssueFor(tenant, VolumeKey(v.name()), subject, callTimeout, body)
+}
+
+// issue issues an operation on files of the node's own disk.
+func (v *Volume) issue(subject string, body any, env *Env) {
+	v.Op = env.Effects.Issue(VolumeKey(v.name()), subject, fsTimeout, body)
+}
+
+// issueAt issues an operation on a path that may be in a volume, whose file system may hang.
+func (v *Volume) issueAt(path, subject string, body any, env *Env) {
+	v.Op = env.Effects.IssueAt(path, VolumeKey(v.name()), subject, fsTimeout, body)
+}
+
+// HandleVolumeCompletion handles the completion of an operation on a volume.
+func (n *Node) HandleVolumeCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	v := n.Volumes[r.Owner.Name]
+	if v == nil {
+		return
+	}
+	kind, target := splitSubject(r.Subject)
+	if kind == subjectToken {
+		if u := v.Uses[target]; u != nil {
+			u.Tokens.HandleCompletion(id, r, ev)
+		}
+		return
+	}
+	if v.Op != id {
+		panic("csi: " + v.name() + ": completion of an operation it did not issue: " + r.Call)
+	}
+	v.Op = 0
+	switch kind {
+	case subjectAttach:
+		n.handleAttachment(v, ev, env)
+		n.enqueueUsers(v, env)
+	case subjectStaging:
+		n.handleStaging(v, r, ev, env)
+		n.enqueueUsers(v, env)
+	case subjectUnstaging:
+		n.handleUnstaging(v, r, ev, env)
+	case subjectUse:
+		n.handlePublishing(v, target, r, ev, env)
+		env.EnqueuePod(uidOf(target))
+	case subjectUndo:
+		n.handleUnpublishing(v, target, r, ev, env)
+		env.EnqueuePod(uidOf(target))
+	}
+}
+
+// enqueueUsers plans the pods that wait for a volume.
+func (n *Node) enqueueUsers(v *Volume, env *Env) {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		env.EnqueuePod(v.Uses[target].UID)
+	}
+}
+
+// uidOf returns the UID of the pod in a target.
+func uidOf(target string) string {
+	uid, _, _ := strings.Cut(target, "/")
+	return uid
+}
+
+// splitSubject splits a subject into its kind and the target.
+func splitSubject(subject string) (kind, target string) {
+	for _, kind := range []string{subjectUse, subjectUndo, subjectToken} {
+		if len(subject) > len(kind) && subject[:len(kind)] == kind {
+			return kind, subject[len(kind):]
+		}
+	}
+	return subject, ""
+}

@@ -1,0 +1,203 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// republishPeriod is how often a volume is published again whose driver wants that. A kubelet does
+// it whenever it syncs the pod, which is about as often.
+const republishPeriod = time.Minute
+
+// planUse issues the next operation for a use, reports whether it has, and returns when to plan
+// again.
+func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time) {
+	p := v.Publications[u.target()]
+	now := env.Effects.Now()
+	isDone := p != nil && p.State == Done
+	if p != nil && p.isReady() {
+		due := n.republishAt(v, p, env)
+		if due.IsZero() || now.Before(due) {
+			return false, due
+		}
+	}
+	if u.Attempts.isWaiting(now, &wake) {
+		return false, wake
+	}
+	if isDone && !p.Checked {
+		path := n.publishedPath(p)
+		v.issueAt(path, subjectUse+u.target(), &world.StatPath{Path: path}, env)
+		return true, wake
+	}
+	if isDone && !p.GroupSet {
+		return n.setGroup(v, u, p, env)
+	}
+	ready, wake := n.prepare(v, env)
+	if !ready {
+		return v.Op != 0, wake
+	}
+	err := n.checkUse(v, u, env)
+	if err == nil {
+		wake, err = n.publish(v, u, env)
+	}
+	if err != nil {
+		u.fail(now, err.Error())
+		env.EnqueuePod(u.UID)
+		return false, u.Attempts.NotBefore
+	}
+	return v.Op != 0, wake
+}
+
+// republishAt returns when to publish a volume again; zero: never.
+func (n *Node) republishAt(v *Volume, p *Publication, env *Env) time.Time {
+	d, _ := env.driverObject(v.Driver)
+	if d == nil || d.Spec.RequiresRepublish == nil || !*d.Spec.RequiresRepublish {
+		return time.Time{}
+	}
+	return p.PublishedAt.Add(republishPeriod)
+}
+
+func (u *Use) fail(now time.Time, problem string) { u.Attempts.fail(now, u.setUpProblem(problem)) }
+
+// checkUse returns why a pod cannot have a volume as it asks for it.
+func (n *Node) checkUse(v *Volume, u *Use, env *Env) error {
+	if len(u.AccessModes) == 1 && u.AccessModes[0] == v1.ReadWriteOncePod {
+		for _, p := range v.Publications { //ordered: whether there is one
+			if p.UID != u.UID {
+				return errors.New("volume uses the ReadWriteOncePod access mode and is already in use by " +
+					"another pod")
+			}
+		}
+	}
+	d, _ := env.driverObject(v.Driver)
+	mode := lifecycleMode(v)
+	switch {
+	case d == nil && !v.Ephemeral:
+	case d == nil:
+		return fmt.Errorf("kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: "+
+			"volume mode %q not supported by driver %s (no CSIDriver object)", mode, v.Driver)
+	case !slices.Contains(d.Spec.VolumeLifecycleModes, mode):
+		return fmt.Errorf("kubernetes.io/csi: mounter.SetupAt failed to check volume lifecycle mode: "+
+			"volume mode %q not supported by driver %s (only supports %q)", mode, v.Driver,
+			d.Spec.VolumeLifecycleModes)
+	case d.Spec.FSGroupPolicy == nil || *d.Spec.FSGroupPolicy == "":
+		return errors.New("kubernetes.io/csi: mounter.SetupAt failed to check fsGroup policy: " +
+			"expected valid fsGroupPolicy, received nil value or empty string")
+	}
+	return nil
+}
+
+// publish issues the next operation that publishes a volume for a pod, and returns when to plan
+// again. As with the staging, the data is durable before the call.
+func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
+	p := v.Publications[u.target()]
+	if p == nil {
+		if v.Publications == nil {
+			v.Publications = map[string]*Publication{}
+		}
+		p = &Publication{UID: u.UID, SpecName: u.SpecName}
+		v.Publications[u.target()] = p
+	}
+	if p.Removal != (Removal{}) { // its removal had started, and the directory may be gone
+		p.Removal, p.DirMade, p.DataWritten = Removal{}, false, false
+	}
+	dir, subject := n.publicationDir(p), subjectUse+u.target()
+	switch {
+	case !p.DirMade:
+		v.issue(subject, &world.MakeDir{Path: dir, Mode: dirMode}, env)
+		return time.Time{}, nil
+	case !p.DataWritten:
+		v.issue(subject, &world.WriteFile{Path: dir + "/" + dataFile, Data: n.publicationData(v, p),
+			Mode: dataMode}, env)
+		return time.Time{}, nil
+	}
+	request, wake, err := n.publishRequest(v, u, p, env)
+	if request == nil || err != nil {
+		return wake, err
+	}
+	if p.State != Done { // a volume that is published again stays so, whatever comes of that
+		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
+	}
+	v.call(subject, request, env)
+	return time.Time{}, nil
+}
+
+// handlePublishing handles the completion of an operation of publish or setGroup.
+func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.Event, env *Env) {
+	p, u := v.Publications[target], v.Uses[target]
+	if p == nil {
+		return
+	}
+	switch {
+	case ev.Err != nil:
+		p.handleFailure(v, u, r, ev)
+	case r.Call == "MakeDir":
+		p.DirMade = true
+	case r.Call == "WriteFile":
+		p.DataWritten = true
+	case r.Call == "ShareWithGroup":
+		p.GroupSet = true
+	case r.Call == "StatPath":
+		p.Checked = true
+	default:
+		p.State, p.PublishedAt = Done, ev.Time
+		if session := n.session(v.Driver); u != nil && session != nil {
+			p.GroupSet = p.GroupSet || !mustSetGroup(v, u, session, env)
+		}
+	}
+	p.Fresh = false
+	if ev.Err == nil && u != nil && p.isReady() {
+		u.Attempts.succeed()
+	}
+}
+
+// handleFailure handles that an operation of publish, or one after it, has failed. Unless the volume
+// was published before, it is published again.
+func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Event) {
+	message := ev.Err.Message
+	switch r.Call {
+	case "ShareWithGroup":
+		p.State = Uncertain
+		message = fmt.Sprintf("applyFSGroup failed for vol %s: %s", v.Handle, message)
+	case "StatPath":
+		p.State = Uncertain
+		message = "NodePublishVolume has succeeded, but: " + message
+	case "PublishVolume":
+		v.Attachment.Known = false // the driver may have got an outdated context
+		if p.Fresh && hadNoEffect(ev.Err) {
+			p.State = ""
+		}
+		if p.State == Done {
+			p.PublishedAt = ev.Time // the next attempt follows its back-off
+		}
+	}
+	if u != nil {
+		u.fail(ev.Time, message)
+	}
+}
+
+// setGroup gives the files of a published volume to the group of its pod, if they have to be, and
+// returns when to plan again.
+func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued bool, wake time.Time) {
+	session := n.session(v.Driver)
+	if _, known := env.driverObject(v.Driver); !known || session == nil {
+		return false, time.Time{}
+	}
+	if !mustSetGroup(v, u, session, env) {
+		p.GroupSet = true
+		u.Attempts.succeed()
+		env.EnqueuePod(u.UID)
+		return false, n.republishAt(v, p, env)
+	}
+	path := n.publishedPath(p)
+	v.Op = env.Effects.IssueAt(path, VolumeKey(v.name()), subjectUse+u.target(), groupTimeout,
+		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch})
+	return true, time.Time{}
+}

@@ -1,0 +1,192 @@
+package csi
+
+import (
+	"fmt"
+	"strings"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// mayUnpublish reports whether nothing needs a publication any more. One that was found is needed
+// for as long as its pod is known or may become known, until the pod takes its uses back.
+func (n *Node) mayUnpublish(v *Volume, target string, env *Env) bool {
+	p := v.Publications[target]
+	return v.Uses[target] == nil && (p.Released || env.CleansUp && !env.IsKnownPod(p.UID))
+}
+
+// mayUnstage reports whether nothing needs a staged volume any more, and it is known what is
+// published from it.
+func (n *Node) mayUnstage(v *Volume, env *Env) bool {
+	return v.Staging != Staging{} && n.Search.Complete() && env.CleansUp
+}
+
+// unpublish issues the next operation that undoes a publication, and reports whether it has. Until
+// its driver is registered, a volume waits. Nothing is removed before the mount table shows that
+// nothing is mounted there, and the directory that its driver has left is empty.
+func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
+	subject, dir := subjectUndo+TargetOf(p.UID, p.SpecName), n.publicationDir(p)
+	switch {
+	case p.State != "":
+		session := n.session(v.Driver)
+		if v.waitsForDriver(session, dir, env) {
+			return false
+		}
+		v.call(subject, &world.UnpublishVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
+			TargetPath: n.publishedPath(p)}, env)
+	case !p.Removal.Unmounted:
+		v.issue(subject, &world.ListMounts{Path: dir}, env)
+	case !p.Removal.Empty:
+		v.issueAt(n.publishedPath(p), subject, &world.ListDir{Path: n.publishedPath(p)}, env)
+	default:
+		v.issue(subject, &world.RemoveTree{Path: dir}, env)
+	}
+	return true
+}
+
+// waitsForDriver reports whether the driver of a volume is missing, so that it cannot be undone,
+// and logs that once.
+func (v *Volume) waitsForDriver(session *Session, path string, env *Env) bool {
+	waiting := ""
+	if session == nil {
+		waiting = notFound(v.Driver)
+	}
+	if waiting != "" && waiting != v.Waiting {
+		env.Effects.Log(world.LevelWarning, "A volume waits to be unpublished or unstaged",
+			"volume", v.name(), "path", path, "reason", waiting)
+	}
+	v.Waiting = waiting
+	return waiting != ""
+}
+
+// handleUnpublishing handles the completion of an operation of unpublish.
+func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev world.Event, env *Env) {
+	p := v.Publications[target]
+	if p == nil {
+		return
+	}
+	problem := p.Removal.note(r, ev)
+	switch {
+	case problem != "":
+		if p.Removal, p.Mounted = (Removal{}), false; v.Driver != "" {
+			p.State = Uncertain // the call is repeated
+		}
+		p.Attempts.fail(ev.Time, problem)
+		logFailure(v, n.publicationDir(p), &p.Attempts, env)
+	case r.Call == "UnpublishVolume":
+		p.State = ""
+		p.Attempts.succeed()
+	case r.Call == "RemoveTree":
+		delete(v.Publications, target)
+		n.dropOwner(v, p.UID)
+	}
+}
+
+// note applies the completion of an operation that undoes something, and returns why it failed;
+// empty if it has not.
+func (m *Removal) note(r op.Record, ev world.Event) (problem string) {
+	switch {
+	case r.Call == "ListDir" && ev.Err.Has(world.KindNotFound):
+		m.Empty = true
+		return ""
+	case ev.Err != nil:
+		return ev.Err.Message
+	}
+	switch body := ev.Body.(type) {
+	case *world.MountsListed:
+		if len(body.Mounts) > 0 {
+			return fmt.Sprintf("%s is still mounted", body.Mounts[0].Path)
+		}
+		m.Unmounted = true
+	case *world.DirListed:
+		if len(body.Entries) > 0 {
+			return "its driver has left files in the directory"
+		}
+		m.Empty = true
+	}
+	return ""
+}
+
+// logFailure logs why a volume cannot be undone, for the first time in a row.
+func logFailure(v *Volume, path string, a *Attempts, env *Env) {
+	if a.Failures == 1 {
+		env.Effects.Log(world.LevelWarning, "Failed to unpublish or unstage a volume", "volume", v.name(),
+			"path", path, "err", a.Problem)
+	}
+}
+
+// unstage issues the next operation that undoes the staging of a volume.
+func (n *Node) unstage(v *Volume, env *Env) {
+	s, dir := &v.Staging, n.stagingDir(v)
+	session := n.session(v.Driver)
+	s.Attempts = Attempts{} // of staging it
+	switch {
+	case s.State != "" && v.waitsForDriver(session, dir, env):
+	case s.State != "" && !session.Info.Capabilities.StageUnstage:
+		s.State = "" // another version of the driver has staged it
+		n.unstage(v, env)
+	case s.State != "" && !s.Removal.Checked:
+		v.issue(subjectUnstaging, &world.ListMounts{Path: n.RootDir}, env)
+	case s.State != "":
+		v.call(subjectUnstaging, &world.UnstageVolume{Driver: session.driver(v.Driver),
+			Handle: v.Handle, StagingPath: n.stagingPath(v)}, env)
+	case !s.Dir:
+		v.Staging = Staging{}
+	case !s.Removal.Unmounted:
+		v.issue(subjectUnstaging, &world.ListMounts{Path: dir}, env)
+	case !s.Removal.Empty:
+		v.issueAt(n.stagingPath(v), subjectUnstaging, &world.ListDir{Path: n.stagingPath(v)}, env)
+	default:
+		v.issue(subjectUnstaging, &world.RemoveTree{Path: dir}, env)
+	}
+}
+
+// handleUnstaging handles the completion of an operation of unstage.
+func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env) {
+	s, problem := &v.Staging, ""
+	if listed, ok := ev.Body.(*world.MountsListed); ok && s.State != "" && ev.Err == nil {
+		if problem = n.findReference(v, listed); problem == "" {
+			s.Removal.Checked = true
+			return
+		}
+	} else {
+		problem = s.Removal.note(r, ev)
+	}
+	switch {
+	case problem != "":
+		s.State, s.DirMade, s.DataWritten, s.Removal = Uncertain, false, false, Removal{}
+		s.Undoing.fail(ev.Time, problem)
+		logFailure(v, n.stagingDir(v), &s.Undoing, env)
+	case r.Call == "UnstageVolume":
+		s.State, v.Attachment = "", Attachment{}
+		s.DirMade, s.DataWritten = false, false
+		s.Undoing.succeed()
+		env.ReportsInUse()
+	case r.Call == "RemoveTree":
+		v.Staging = Staging{}
+	}
+}
+
+// findReference returns which other mount shows the staged volume; empty if none does. It is a last
+// check: a publication that is known is unpublished before.
+func (n *Node) findReference(v *Volume, listed *world.MountsListed) string {
+	path := n.stagingPath(v)
+	var staged *world.Mount
+	for i := range listed.Mounts {
+		if listed.Mounts[i].Path == path {
+			staged = &listed.Mounts[i]
+		}
+	}
+	if staged == nil {
+		return ""
+	}
+	for i := range listed.Mounts {
+		m := &listed.Mounts[i]
+		isOther := m.Path != path && !strings.HasPrefix(m.Path, path+"/")
+		if isOther && m.Device == staged.Device && m.Root == staged.Root {
+			return fmt.Sprintf("GetDeviceMountRefs check failed: The device mount path %q is still mounted "+
+				"by other references %v", path, []string{m.Path})
+		}
+	}
+	return ""
+}

@@ -1,0 +1,231 @@
+package csi
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/world"
+)
+
+// The modes of directories and of vol_data.json, as a kubelet makes them.
+const (
+	dirMode  = 0o750
+	dataMode = 0o644
+)
+
+func lifecycleMode(v *Volume) storagev1.VolumeLifecycleMode {
+	if v.Ephemeral {
+		return storagev1.VolumeLifecycleEphemeral
+	}
+	return storagev1.VolumeLifecyclePersistent
+}
+
+// stagingData returns the content of vol_data.json beside the global path of a volume.
+func stagingData(v *Volume) []byte {
+	return encodeData(map[string]string{"volumeHandle": v.Handle, "driverName": v.Driver})
+}
+
+// publicationData returns the content of vol_data.json beside the published path of a volume.
+func (n *Node) publicationData(v *Volume, p *Publication) []byte {
+	return encodeData(map[string]string{
+		"specVolID": p.SpecName, "volumeHandle": v.Handle, "driverName": v.Driver, "nodeName": n.Name,
+		"volumeLifecycleMode": string(lifecycleMode(v)), "attachmentID": n.attachmentName(v)})
+}
+
+func encodeData(data map[string]string) []byte {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic("csi: encoding the data of a volume: " + err.Error())
+	}
+	return append(text, '\n')
+}
+
+// stageRequest returns the request that stages a volume; known is false while it waits for a
+// secret.
+func (n *Node) stageRequest(v *Volume, session *Session,
+	env *Env) (r *world.StageVolume, known bool, err error) {
+	u := v.firstUse()
+	secrets, known, err := secretOf(u.StageSecret, "NodeStageSecretRef", env)
+	if !known || err != nil {
+		return nil, false, err
+	}
+	return &world.StageVolume{StagingPath: n.stagingPath(v), CSIVolume: world.CSIVolume{
+		Driver: session.driver(v.Driver), Handle: v.Handle, PublishContext: v.Attachment.Context,
+		VolumeContext: u.Attributes, Secrets: secrets, Capability: capabilityOf(v, u, session),
+	}}, true, nil
+}
+
+// publishRequest returns the request that publishes a volume for a pod; nil while it waits for a
+// secret or a token. The time is when to plan again for the tokens.
+func (n *Node) publishRequest(v *Volume, u *Use, p *Publication,
+	env *Env) (*world.PublishVolume, time.Time, error) {
+	session := n.session(v.Driver)
+	secrets, known, err := secretOf(u.PublishSecret, "NodePublishSecretRef", env)
+	if !known || err != nil {
+		return nil, time.Time{}, err
+	}
+	d, _ := env.driverObject(v.Driver)
+	tokens, wake, err := n.tokensFor(v, u, d, env)
+	if tokens == nil || err != nil {
+		return nil, wake, err
+	}
+	volumeContext := map[string]string{}
+	maps.Copy(volumeContext, u.Attributes)
+	if d != nil && d.Spec.PodInfoOnMount != nil && *d.Spec.PodInfoOnMount {
+		maps.Copy(volumeContext, podInfo(v, u))
+	}
+	if d != nil && d.Spec.ServiceAccountTokenInSecrets != nil && *d.Spec.ServiceAccountTokenInSecrets {
+		secrets = mergeMaps(secrets, tokens)
+	} else {
+		maps.Copy(volumeContext, tokens)
+	}
+	r := &world.PublishVolume{TargetPath: n.publishedPath(p), ReadOnly: u.ReadOnly,
+		CSIVolume: world.CSIVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
+			PublishContext: v.Attachment.Context, VolumeContext: volumeContext, Secrets: secrets,
+			Capability: capabilityOf(v, u, session)}}
+	if !v.Ephemeral && session.Info.Capabilities.StageUnstage {
+		r.StagingPath = n.stagingPath(v)
+	}
+	return r, time.Time{}, nil
+}
+
+func mergeMaps(x, y map[string]string) map[string]string {
+	merged := map[string]string{}
+	maps.Copy(merged, x)
+	maps.Copy(merged, y)
+	return merged
+}
+
+// podInfo returns what a driver with podInfoOnMount learns of a pod.
+func podInfo(v *Volume, u *Use) map[string]string {
+	const prefix = "csi.storage.k8s.io/"
+	return map[string]string{
+		prefix + "pod.name": u.PodName, prefix + "pod.namespace": u.Namespace,
+		prefix + "pod.uid": u.UID, prefix + "serviceAccount.name": u.ServiceAccount,
+		prefix + "ephemeral": strconv.FormatBool(v.Ephemeral),
+	}
+}
+
+// capabilityOf returns how a volume is used. A driver that applies the group itself is given it.
+func capabilityOf(v *Volume, u *Use, session *Session) world.CSICapability {
+	c := world.CSICapability{FSType: u.FSType, MountFlags: slices.Clone(u.MountOptions),
+		Access: accessMode(v, u, session.Info.Capabilities.SingleNodeMultiWriter)}
+	if session.Info.Capabilities.VolumeMountGroup && u.FSGroup != nil {
+		c.MountGroup = strconv.FormatInt(*u.FSGroup, 10)
+	}
+	return c
+}
+
+// accessMode returns the access mode of a volume: by its first one, as upstream. A driver that does
+// not know single writers gets the mode of one node instead (asCSIAccessModeV1 in csi_client.go).
+func accessMode(v *Volume, u *Use, multiWriter bool) world.CSIAccessMode {
+	mode := v1.ReadWriteOnce
+	if len(u.AccessModes) > 0 && !v.Ephemeral {
+		mode = u.AccessModes[0]
+	}
+	switch {
+	case mode == v1.ReadOnlyMany:
+		return world.CSIMultiNodeReaderOnly
+	case mode == v1.ReadWriteMany:
+		return world.CSIMultiNodeMultiWriter
+	case !multiWriter:
+		return world.CSISingleNodeWriter
+	case mode == v1.ReadWriteOncePod:
+		return world.CSISingleNodeSingleWriter
+	}
+	return world.CSISingleNodeMultiWriter
+}
+
+// mustSetGroup reports whether the agent gives the files of a volume to the group of its pod
+// (supportsFSGroup in csi_mounter.go).
+func mustSetGroup(v *Volume, u *Use, session *Session, env *Env) bool {
+	if u.FSGroup == nil || u.ReadOnly || session.Info.Capabilities.VolumeMountGroup {
+		return false
+	}
+	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	if d, _ := env.driverObject(v.Driver); d != nil && d.Spec.FSGroupPolicy != nil {
+		policy = *d.Spec.FSGroupPolicy
+	}
+	switch {
+	case policy == storagev1.NoneFSGroupPolicy:
+		return false
+	case policy == storagev1.FileFSGroupPolicy:
+		return true
+	case u.FSType == "":
+		return false
+	}
+	return v.Ephemeral || slices.Contains(u.AccessModes, v1.ReadWriteOnce) ||
+		slices.Contains(u.AccessModes, v1.ReadWriteOncePod)
+}
+
+// secretOf returns the content of a secret; nil without a reference. Known is false while it is
+// being read.
+func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]string, known bool,
+	err error) {
+	if ref == nil {
+		return nil, true, nil
+	}
+	found := env.Objects.Lookup(world.ResourceSecrets, ref.Namespace, ref.Name)
+	if found.Err != nil {
+		return nil, false, fmt.Errorf("fetching %s %s/%s failed: kubernetes.io/csi: failed to find the "+
+			"secret %s in the namespace %s with error: %w", field, ref.Namespace, ref.Name, ref.Name,
+			ref.Namespace, found.Err)
+	}
+	if !found.Known {
+		return nil, false, nil
+	}
+	data = make(map[string]string, len(found.Object.Secret.Data))
+	for key, value := range found.Object.Secret.Data { //ordered: into a map
+		data[key] = string(value)
+	}
+	return data, true, nil
+}
+
+// watchSecrets watches the secrets that the uses of a volume name, and no others.
+func (n *Node) watchSecrets(v *Volume, env *Env) {
+	needed := map[world.WatchTarget]bool{}
+	for _, u := range v.Uses { //ordered: into a set
+		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret} {
+			if ref != nil {
+				needed[world.WatchTarget{Resource: world.ResourceSecrets, Namespace: ref.Namespace,
+					Name: ref.Name}] = true
+			}
+		}
+	}
+	if len(needed) == len(v.Secrets) && !slices.ContainsFunc(v.Secrets,
+		func(t world.WatchTarget) bool { return !needed[t] }) {
+		return
+	}
+	before := v.Secrets
+	v.Secrets = slices.SortedFunc(maps.Keys(needed), func(x, y world.WatchTarget) int {
+		return cmp.Compare(objectcache.Key(x), objectcache.Key(y))
+	})
+	for _, target := range v.Secrets {
+		env.Objects.AddReference(target, watchUser(v.name()), env.Effects)
+		if key, isRead := env.Objects.ReadKey(target); isRead {
+			env.Enqueue(key)
+		}
+	}
+	for _, target := range before {
+		if !needed[target] {
+			env.Objects.DeleteReference(target, watchUser(v.name()), env.Effects)
+		}
+	}
+}
+
+// dropSecrets ends all watches of a volume.
+func (n *Node) dropSecrets(v *Volume, env *Env) {
+	for _, target := range v.Secrets {
+		env.Objects.DeleteReference(target, watchUser(v.name()), env.Effects)
+	}
+	v.Secrets = nil
+}

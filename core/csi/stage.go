@@ -1,0 +1,108 @@
+package csi
+
+import (
+	"fmt"
+	"time"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+// prepare reports whether a volume can be published: its driver is registered, and it is attached
+// and staged, as far as it has to be. Otherwise it issues what is next, and returns when to plan
+// again.
+func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
+	if v.Staging.Attempts.isWaiting(env.Effects.Now(), &wake) {
+		return false, wake
+	}
+	session := n.session(v.Driver)
+	if session == nil {
+		problem := "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: " + notFound(v.Driver)
+		if !v.Ephemeral {
+			problem = "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: " +
+				notFound(v.Driver)
+		}
+		v.failStaging(env.Effects.Now(), problem)
+		n.enqueueUsers(v, env)
+		return false, v.Staging.Attempts.NotBefore
+	}
+	if attached, wake := n.attach(v, env); !attached {
+		return false, wake
+	}
+	if v.Ephemeral || !session.Info.Capabilities.StageUnstage || v.Staging.State == Done {
+		v.Staging.Attempts.succeed()
+		return true, time.Time{}
+	}
+	return false, n.stage(v, session, env)
+}
+
+func notFound(driver string) string {
+	return "driver name " + driver + " not found in the list of registered CSI drivers"
+}
+
+// failStaging notes that a volume cannot be staged, or that its driver is missing.
+func (v *Volume) failStaging(now time.Time, problem string) {
+	step := "MountDevice"
+	if v.Ephemeral {
+		step = "SetUp"
+	}
+	v.Staging.Attempts.fail(now, fmt.Sprintf("MountVolume.%s failed for volume %q : %s", step,
+		v.specName(), problem))
+}
+
+// stage issues the next operation that stages a volume. Its data is durable before the call: an
+// agent that is started after a crash knows from it what it has to unstage.
+func (n *Node) stage(v *Volume, session *Session, env *Env) time.Time {
+	s := &v.Staging
+	s.Removal = Removal{}
+	switch {
+	case !s.DirMade:
+		s.Dir = true
+		v.issue(subjectStaging, &world.MakeDir{Path: n.stagingPath(v), Mode: dirMode}, env)
+	case !s.DataWritten:
+		v.issue(subjectStaging, &world.WriteFile{Path: n.stagingDir(v) + "/" + dataFile,
+			Data: stagingData(v), Mode: dataMode}, env)
+	default:
+		request, known, err := n.stageRequest(v, session, env)
+		if err != nil {
+			v.failStaging(env.Effects.Now(), err.Error())
+			n.enqueueUsers(v, env)
+			return s.Attempts.NotBefore
+		}
+		if known {
+			s.Fresh, s.State = s.State == "", Uncertain
+			v.call(subjectStaging, request, env)
+		}
+	}
+	return time.Time{}
+}
+
+// handleStaging handles the completion of an operation of stage.
+func (n *Node) handleStaging(v *Volume, r op.Record, ev world.Event, env *Env) {
+	s := &v.Staging
+	switch {
+	case ev.Err != nil:
+		v.failStaging(ev.Time, ev.Err.Message)
+		v.Attachment.Known = false // the driver may have got an outdated context
+		if r.Call == "StageVolume" && s.Fresh && hadNoEffect(ev.Err) {
+			s.State = ""
+		}
+	case r.Call == "MakeDir":
+		s.DirMade = true
+	case r.Call == "WriteFile":
+		s.DataWritten = true
+	default:
+		s.State = Done
+		s.Attempts.succeed()
+	}
+	s.Fresh = false
+}
+
+// hadNoEffect reports whether a failed call is known to have changed nothing.
+func hadNoEffect(err *world.Error) bool {
+	switch err.Kind {
+	case world.KindTimeout, world.KindUnavailable, world.KindInternal:
+		return false
+	}
+	return true
+}

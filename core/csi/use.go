@@ -1,0 +1,42 @@
+package csi
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// InlineUse returns the use of an inline volume of a pod, which exists as long as the pod.
+func InlineUse(pod *v1.Pod, v *v1.Volume) Use {
+	u := useOf(pod, v)
+	u.SpecName, u.Driver, u.Ephemeral = v.Name, v.CSI.Driver, true
+	u.Handle = EphemeralHandle(u.UID, v.Name)
+	u.Attributes = v.CSI.VolumeAttributes
+	u.ReadOnly = v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
+	if v.CSI.FSType != nil {
+		u.FSType = *v.CSI.FSType
+	}
+	if ref := v.CSI.NodePublishSecretRef; ref != nil {
+		u.PublishSecret = &v1.SecretReference{Namespace: pod.Namespace, Name: ref.Name}
+	}
+	return u
+}
+
+// PersistentUse returns the use of a persistent volume of a driver by a pod.
+func PersistentUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly bool) Use {
+	u, source := useOf(pod, v), pv.Spec.CSI
+	u.SpecName, u.Driver, u.Handle, u.ReadOnly = pv.Name, source.Driver, source.VolumeHandle, readOnly
+	u.FSType, u.Attributes = source.FSType, source.VolumeAttributes
+	u.MountOptions, u.AccessModes = pv.Spec.MountOptions, pv.Spec.AccessModes
+	u.StageSecret, u.PublishSecret = source.NodeStageSecretRef, source.NodePublishSecretRef
+	return u
+}
+
+func useOf(pod *v1.Pod, v *v1.Volume) Use {
+	u := Use{UID: string(pod.UID), Namespace: pod.Namespace, PodName: pod.Name,
+		ServiceAccount: pod.Spec.ServiceAccountName, Volume: v.Name}
+	if s := pod.Spec.SecurityContext; s != nil {
+		u.FSGroup = s.FSGroup
+		u.OnRootMismatch = s.FSGroupChangePolicy != nil &&
+			*s.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch
+	}
+	return u
+}

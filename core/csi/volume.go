@@ -1,0 +1,392 @@
+package csi
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/core/token"
+	"seedlet.dev/world"
+)
+
+// Volume is what is known of one volume of a driver.
+type Volume struct {
+	Driver string `json:"driver"`
+	Handle string `json:"handle"`
+	// Ephemeral volumes belong to one pod, and are neither attached nor staged.
+	Ephemeral bool `json:"ephemeral,omitempty"`
+
+	Uses         map[string]*Use         `json:"uses,omitempty"`         // desired, by TargetOf
+	Publications map[string]*Publication `json:"publications,omitempty"` // may exist, by TargetOf
+	Staging      Staging                 `json:"staging,omitzero"`
+	Attachment   Attachment              `json:"attachment,omitzero"`
+
+	Op world.OpID `json:"op,omitempty"` // the one operation in flight
+	// Secrets are the secrets that are watched for the volume, by namespace and name.
+	Secrets []world.WatchTarget `json:"secrets,omitempty"`
+	// Waiting is why nothing can be undone at present, as it was logged last.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// State is how far something is done. A state is uncertain from the moment a call is issued.
+type State string
+
+// The states. Without a state, nothing is there.
+const (
+	Uncertain State = "Uncertain"
+	Done      State = "Done"
+)
+
+// Attempts are the failures in a row of something.
+type Attempts struct {
+	Failures  int       `json:"failures,omitempty"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	Problem   string    `json:"problem,omitempty"` // the last failure, in the kubelet's words
+}
+
+const (
+	// The back-off is that of the kubelet's volume operations (exponentialbackoff in
+	// pkg/util/goroutinemap).
+	backoffFirst = 500 * time.Millisecond
+	backoffMax   = 2*time.Minute + 2*time.Second
+)
+
+func (a *Attempts) fail(now time.Time, problem string) {
+	a.Failures++
+	a.NotBefore = now.Add(timer.Backoff(a.Failures, backoffFirst, backoffMax))
+	a.Problem = budget.CutMessage(problem)
+}
+
+func (a *Attempts) succeed() { *a = Attempts{} }
+
+// isWaiting reports whether the back-off has not passed, and notes its end in wake.
+func (a *Attempts) isWaiting(now time.Time, wake *time.Time) bool {
+	if !now.Before(a.NotBefore) {
+		return false
+	}
+	*wake = timer.Soonest(*wake, a.NotBefore)
+	return true
+}
+
+// Staging is the volume at its global path, which all pods of the node share.
+type Staging struct {
+	State State `json:"state,omitempty"`
+	Fresh bool  `json:"fresh,omitempty"` // as of a publication
+	// Dir reports whether the directory may exist, DirMade and DataWritten what this agent has made.
+	Dir         bool     `json:"dir,omitempty"`
+	DirMade     bool     `json:"dirMade,omitempty"`
+	DataWritten bool     `json:"dataWritten,omitempty"`
+	Removal     Removal  `json:"removal,omitzero"`
+	Attempts    Attempts `json:"attempts,omitzero"`
+	Undoing     Attempts `json:"undoing,omitzero"` // to undo it
+}
+
+// Publication is the volume in the directory of a pod.
+type Publication struct {
+	UID      string `json:"uid"`
+	SpecName string `json:"specName"` // the name of the directory
+	State    State  `json:"state,omitempty"`
+	// Fresh is set while the first call is in flight: if it has no effect, nothing is published.
+	Fresh bool `json:"fresh,omitempty"`
+	// Released is set once the pod needs the publication no more.
+	Released bool `json:"released,omitempty"`
+	// Mounted reports whether the search has found a mount at its path.
+	Mounted     bool `json:"mounted,omitempty"`
+	DirMade     bool `json:"dirMade,omitempty"`
+	DataWritten bool `json:"dataWritten,omitempty"`
+	// Checked reports whether there is a directory at its path: a driver may answer without doing
+	// anything.
+	Checked bool `json:"checked,omitempty"`
+	// GroupSet reports whether the files belong to the group of the pod, if they have to.
+	GroupSet    bool      `json:"groupSet,omitempty"`
+	PublishedAt time.Time `json:"publishedAt,omitzero"`
+	Removal     Removal   `json:"removal,omitzero"`
+	Attempts    Attempts  `json:"attempts,omitzero"` // to undo it
+}
+
+// Removal is how far the removal of a directory is. It begins when the volume has no State there.
+type Removal struct {
+	Checked   bool `json:"checked,omitempty"`   // nothing else has the staged volume mounted
+	Unmounted bool `json:"unmounted,omitempty"` // nothing is mounted there
+	Empty     bool `json:"empty,omitempty"`     // the driver left nothing there
+}
+
+// Use is that a pod needs a volume at a path of its directory, and how.
+type Use struct {
+	UID            string `json:"uid"`
+	Namespace      string `json:"namespace"`
+	PodName        string `json:"podName"`
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	Volume         string `json:"volume"`   // the name in the spec of the pod
+	SpecName       string `json:"specName"` // that of the PersistentVolume, or of an inline volume
+
+	Driver    string `json:"driver"`
+	Handle    string `json:"handle"`
+	Ephemeral bool   `json:"ephemeral,omitempty"`
+	ReadOnly  bool   `json:"readOnly,omitempty"`
+
+	FSType        string                          `json:"fsType,omitempty"`
+	MountOptions  []string                        `json:"mountOptions,omitempty"`
+	AccessModes   []v1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+	Attributes    map[string]string               `json:"attributes,omitempty"`
+	StageSecret   *v1.SecretReference             `json:"stageSecret,omitempty"`
+	PublishSecret *v1.SecretReference             `json:"publishSecret,omitempty"`
+
+	FSGroup        *int64 `json:"fsGroup,omitempty"`
+	OnRootMismatch bool   `json:"onRootMismatch,omitempty"` // the policy of its change
+
+	// HasRun reports whether the pod has containers: they were created after its volumes.
+	HasRun bool `json:"hasRun,omitempty"`
+
+	Since    time.Time `json:"since"` // since when the use is declared
+	Attempts Attempts  `json:"attempts,omitzero"`
+	Tokens   token.Set `json:"tokens,omitzero"`
+}
+
+// TargetOf identifies a publication of a volume.
+func TargetOf(uid, specName string) string { return uid + "/" + specName }
+
+func (u *Use) target() string { return TargetOf(u.UID, u.SpecName) }
+
+// The bounds of volumes.
+const (
+	volumesMax   = 4096    // records of volumes
+	handleMax    = 8 << 10 // bytes of a handle
+	dataMax      = 64 << 10
+	driverMax    = 63 // of a name (ValidateCSIDriverName in pkg/apis/core/validation)
+	specNameMax  = world.NameBytesMax
+	uniquePrefix = "kubernetes.io/csi/"
+)
+
+// UniqueName returns the name of a volume in the status of the Node.
+func UniqueName(driver, handle string) string { return uniquePrefix + driver + "^" + handle }
+
+// unreadName is the name of a record without driver and handle. It has the publications that were
+// found without readable data: they are removed unless something is mounted there.
+var unreadName = UniqueName("", "")
+
+func (v *Volume) name() string { return UniqueName(v.Driver, v.Handle) }
+
+// Component is the component of the keys of volumes.
+const Component = "csi"
+
+// VolumeKey returns the key of the volume with a unique name.
+func VolumeKey(name string) timer.Key { return timer.Key{Component: Component, Name: name} }
+
+// watchUser returns the user of what is watched for a volume.
+func watchUser(name string) string { return Component + ":" + name }
+
+// KeyOfUser returns the key of the volume that a watch has as its user; false for other users.
+func KeyOfUser(user string) (timer.Key, bool) {
+	name, isVolume := strings.CutPrefix(user, Component+":")
+	return VolumeKey(name), isVolume
+}
+
+// EphemeralHandle returns the handle of an inline volume of a pod (makeVolumeHandle upstream).
+func EphemeralHandle(uid, volume string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(uid+volume)))
+}
+
+// attachmentName returns the name of the VolumeAttachment of a volume (getAttachmentName upstream).
+func (n *Node) attachmentName(v *Volume) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(v.Handle+v.Driver+n.Name)))
+}
+
+const (
+	dataFile    = "vol_data.json"
+	mountDir    = "mount"
+	globalMount = "globalmount"
+	volumesDir  = "/volumes/kubernetes.io~csi/"
+)
+
+// stagingDir returns the directory of a volume that holds its global path and its data.
+func (n *Node) stagingDir(v *Volume) string {
+	return fmt.Sprintf("%s/%s/%x", n.Dir, v.Driver, sha256.Sum256([]byte(v.Handle)))
+}
+
+func (n *Node) stagingPath(v *Volume) string { return n.stagingDir(v) + "/" + globalMount }
+
+// PublicationDir returns the directory of a publication, below the directory of its pod.
+func PublicationDir(podDir, specName string) string {
+	return podDir + volumesDir + escapeName(specName)
+}
+
+// PublishedPath returns where a volume is published, below the directory of its pod.
+func PublishedPath(podDir, specName string) string {
+	return PublicationDir(podDir, specName) + "/" + mountDir
+}
+
+// escapeName replaces the separator of paths, as EscapeQualifiedName in k8s.io/utils/strings does.
+func escapeName(name string) string { return strings.ReplaceAll(name, "/", "~") }
+
+func (n *Node) publicationDir(p *Publication) string {
+	return PublicationDir(n.PodsDir+"/"+p.UID, p.SpecName)
+}
+
+func (n *Node) publishedPath(p *Publication) string { return n.publicationDir(p) + "/" + mountDir }
+
+// UseState is how far a use is.
+type UseState struct {
+	Ready    bool
+	Problem  string // why it is not ready, or cannot be refreshed; may be empty
+	Failures int
+}
+
+// Use declares that a pod needs a volume, and returns how far that is. Declaring it again changes
+// nothing but what may change while a pod runs. A change is a reason to plan the volume.
+func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
+	if problem := u.check(); problem != "" {
+		return UseState{Problem: u.setUpProblem(problem), Failures: 1}, false
+	}
+	name := UniqueName(u.Driver, u.Handle)
+	v := n.Volumes[name]
+	if v == nil {
+		if len(n.Volumes) >= volumesMax {
+			return UseState{Problem: u.setUpProblem(fmt.Sprintf(
+				"the node has %d CSI volumes, and can have no more", volumesMax)), Failures: 1}, false
+		}
+		v = n.addVolume(u.Driver, u.Handle, u.Ephemeral)
+	}
+	known := v.Uses[u.target()]
+	if known == nil {
+		if v.Uses == nil {
+			v.Uses = map[string]*Use{}
+		}
+		u.Since = now
+		v.Uses[u.target()], known, changed = &u, &u, true
+		n.addOwner(u.UID, name)
+	}
+	if p := v.Publications[u.target()]; p != nil && p.Released {
+		p.Released, changed = false, true
+	}
+	known.HasRun = known.HasRun || u.HasRun
+	n.adopt(u.target())
+	return v.stateOf(known), changed
+}
+
+// adopt forgets that a directory was found without readable data: a use says what belongs there.
+func (n *Node) adopt(target string) {
+	if unread := n.Volumes[unreadName]; unread != nil && unread.Publications[target] != nil {
+		uid := unread.Publications[target].UID
+		delete(unread.Publications, target)
+		n.dropOwner(unread, uid)
+	}
+}
+
+// check returns why a volume cannot be used, whatever its driver does; empty if it may.
+func (u *Use) check() string {
+	switch {
+	case u.Driver == "" || len(u.Driver) > driverMax || strings.ContainsAny(u.Driver, "/\x00"):
+		return fmt.Sprintf("the name of the CSI driver has to have 1 to %d characters, and no slash",
+			driverMax)
+	case u.Handle == "" || len(u.Handle) > handleMax:
+		return fmt.Sprintf("the volume handle has to have 1 to %d bytes", handleMax)
+	case u.SpecName == "" || len(u.SpecName) > specNameMax:
+		return "the name of the volume is too long for a directory"
+	}
+	return ""
+}
+
+func (u *Use) setUpProblem(problem string) string {
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", u.SpecName, problem)
+}
+
+// stateOf returns how far a use is.
+func (v *Volume) stateOf(u *Use) UseState {
+	p := v.Publications[u.target()]
+	state := UseState{Ready: p != nil && p.isReady(),
+		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
+	if !state.Ready && state.Problem == "" {
+		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
+	}
+	return state
+}
+
+// isReady reports whether containers can use a publication.
+func (p *Publication) isReady() bool { return p.State == Done && p.Checked && p.GroupSet }
+
+// UseStateOf returns how far a declared use is; the zero state if it is not declared.
+func (n *Node) UseStateOf(u *Use) UseState {
+	if v := n.Volumes[UniqueName(u.Driver, u.Handle)]; v != nil {
+		if known := v.Uses[u.target()]; known != nil {
+			return v.stateOf(known)
+		}
+	}
+	return UseState{}
+}
+
+// Release takes back all uses of a pod, and returns the names of the volumes that are to be planned
+// for that, and whether anything is, or may be, published for it. Before the search has seen
+// everything, that is not known.
+func (n *Node) Release(uid string) (changed []string, held bool) {
+	for _, name := range slices.Clone(n.Owners[uid]) {
+		v := n.Volumes[name]
+		before := len(v.Uses)
+		maps.DeleteFunc(v.Uses, func(_ string, u *Use) bool { return u.UID == uid })
+		isChanged := len(v.Uses) < before
+		for _, p := range v.Publications { //ordered: each by itself
+			if p.UID == uid && !p.Released {
+				p.Released, isChanged = true, true
+			}
+		}
+		if isChanged {
+			changed = append(changed, name)
+		}
+		n.dropOwner(v, uid)
+	}
+	return changed, n.HoldsPod(uid)
+}
+
+// HoldsPod reports whether anything is, or may be, published in the directory of a pod.
+func (n *Node) HoldsPod(uid string) bool {
+	return n.Enabled && (n.Search.mayFind(uid) || len(n.Owners[uid]) > 0)
+}
+
+func (n *Node) addVolume(driver, handle string, ephemeral bool) *Volume {
+	if n.Volumes == nil {
+		n.Volumes = map[string]*Volume{}
+	}
+	v := &Volume{Driver: driver, Handle: handle, Ephemeral: ephemeral}
+	n.Volumes[v.name()] = v
+	return v
+}
+
+// addOwner notes that a volume has a use or a publication of a pod.
+func (n *Node) addOwner(uid, name string) {
+	if n.Owners == nil {
+		n.Owners = map[string][]string{}
+	}
+	if i, found := slices.BinarySearch(n.Owners[uid], name); !found {
+		n.Owners[uid] = slices.Insert(n.Owners[uid], i, name)
+	}
+}
+
+// dropOwner removes the note of addOwner if a pod has nothing of a volume any more.
+func (n *Node) dropOwner(v *Volume, uid string) {
+	for _, u := range v.Uses { //ordered: whether there is one
+		if u.UID == uid {
+			return
+		}
+	}
+	for _, p := range v.Publications { //ordered: whether there is one
+		if p.UID == uid {
+			return
+		}
+	}
+	if i, found := slices.BinarySearch(n.Owners[uid], v.name()); found {
+		n.Owners[uid] = slices.Delete(n.Owners[uid], i, i+1)
+	}
+	if len(n.Owners[uid]) == 0 {
+		delete(n.Owners, uid)
+	}
+}
+
+// VolumeNames returns the unique names of all volumes, sorted.
+func (n *Node) VolumeNames() []string { return slices.Sorted(maps.Keys(n.Volumes)) }

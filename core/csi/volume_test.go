@@ -1,0 +1,359 @@
+package csi
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"seedlet.dev/world"
+)
+
+func noAttach() *storagev1.CSIDriverSpec {
+	no, policy := false, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	return &storagev1.CSIDriverSpec{AttachRequired: &no, FSGroupPolicy: &policy,
+		VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent,
+			storagev1.VolumeLifecycleEphemeral}}
+}
+
+// newReady returns a node with a registered driver, whose volumes need not be attached.
+func newReady(t *testing.T) *node {
+	n := newNode(t)
+	n.setDriverObject(noAttach())
+	n.run().register()
+	n.calls = nil
+	return n
+}
+
+// A volume is staged once for all pods, published for each, and undone in the opposite order.
+func TestTwoPodsShareAVolume(t *testing.T) {
+	n := newReady(t)
+	if s := n.need(use("a")); !s.Ready {
+		t.Fatalf("not ready: %+v", s)
+	}
+	n.expect("stage "+n.sha(), "publish pv-1")
+	if s := n.need(use("b")); !s.Ready {
+		t.Fatalf("not ready: %+v", s)
+	}
+	n.expect("publish pv-1")
+	if n.end("a") {
+		t.Error("a is still held")
+	}
+	n.expect("unpublish pv-1")
+	if n.end("b") {
+		t.Error("b is still held")
+	}
+	n.expect("unpublish pv-1", "unstage "+n.sha())
+	n.expectClean()
+}
+
+// sha returns the name of the directory in which the volume is staged.
+func (n *node) sha() string {
+	path := n.node.stagingDir(&Volume{Driver: driverName, Handle: "h1"})
+	return path[strings.LastIndex(path, "/")+1:]
+}
+
+// The Node names a volume as in use before the volume is staged, and until it is unstaged; a volume
+// waits until the cluster says that it is attached.
+func TestVolumeWaitsToBeAttached(t *testing.T) {
+	n := newNode(t)
+	n.run().register()
+	n.calls = nil
+	if s := n.need(use("a")); s.Ready || s.Problem != "" {
+		t.Fatalf("got %+v", s)
+	}
+	n.expect("in use 1")
+	n.wait(attachOverdue)
+	if u := use("a"); n.node.UseStateOf(&u).Failures != 1 {
+		t.Errorf("got %+v", n.node.UseStateOf(&u))
+	}
+	n.attach()
+	n.run()
+	n.expect("stage "+n.sha(), "publish pv-1")
+	stage := n.requests[0].(*world.StageVolume)
+	if stage.PublishContext["disk"] != "7" || stage.Capability.Access != world.CSISingleNodeWriter {
+		t.Errorf("staged with %+v", stage)
+	}
+	n.hold["UnstageVolume"] = true
+	n.end("a")
+	n.expect("unpublish pv-1")
+	n.release("UnstageVolume")
+	n.expect("unstage "+n.sha(), "in use 0")
+	n.expectClean()
+}
+
+// A call whose outcome is unknown is repeated; it is undone if the pod ends before.
+func TestUnknownOutcome(t *testing.T) {
+	for _, call := range []string{"StageVolume", "PublishVolume"} {
+		for _, effect := range []bool{true, false} {
+			n := newReady(t)
+			n.fail[call] = &failure{world.Errorf(world.KindTimeout, call, "late"), 1, effect}
+			if s := n.need(use("a")); s.Ready || !strings.Contains(s.Problem, "late") || s.Failures != 1 {
+				t.Fatalf("%s: %+v", call, s)
+			}
+			if n.wait(time.Second); !n.isReady(use("a")) {
+				t.Errorf("%s is not repeated", call)
+			}
+			n.end("a")
+			n.expectClean()
+
+			n = newReady(t)
+			n.fail[call] = &failure{world.Errorf(world.KindUnavailable, call, "late"), -1, effect}
+			n.need(use("a"))
+			n.calls = nil
+			if n.end("a") {
+				t.Errorf("%s: held", call)
+			}
+			if last := n.calls[len(n.calls)-1]; last != "unstage "+n.sha() {
+				t.Errorf("after %s of unknown outcome: %q", call, n.calls)
+			}
+			n.expectClean()
+		}
+	}
+}
+
+// Nothing is undone that a failed call cannot have done.
+func TestKnownFailureLeavesNothing(t *testing.T) {
+	n := newReady(t)
+	n.fail["StageVolume"] = &failure{world.Errorf(world.KindInvalid, "", "no such disk"), -1, false}
+	want := `MountVolume.MountDevice failed for volume "pv-1" : no such disk`
+	if s := n.need(use("a")); s.Problem != want {
+		t.Errorf("got %q", s.Problem)
+	}
+	n.calls = nil
+	n.end("a")
+	n.expect()
+	n.expectClean()
+}
+
+func (n *node) isReady(u Use) bool { return n.node.UseStateOf(&u).Ready }
+
+// A restart of the agent alone has no call, if the pod has containers. What the pod does not need
+// any more is undone, even if nothing but the directory is left of it.
+func TestRestart(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.need(inline("b"))
+	n.restart()
+	n.wait(time.Hour)
+	n.expect()
+	n.register()
+	n.calls = nil
+	u, v := use("a"), inline("b")
+	u.HasRun, v.HasRun = true, true
+	if !n.need(u).Ready || !n.need(v).Ready {
+		t.Error("not ready after a restart")
+	}
+	n.expect()
+	delete(n.pods, "b") // another agent has ended it
+	n.restart()
+	n.register()
+	n.need(u)
+	n.expect("info", "unpublish scratch")
+	n.end("a")
+	n.expectClean()
+}
+
+// A pod without containers may wait for a publication that was interrupted: it is repeated.
+func TestRestartRepeatsWhatMayBeInterrupted(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.restart()
+	n.register()
+	n.calls = nil
+	if !n.need(use("a")).Ready {
+		t.Error("not ready")
+	}
+	n.expect("stage "+n.sha(), "publish pv-1")
+}
+
+// Nothing that was found is undone before all sources of pods are known, and while the driver is
+// missing; the pod's directory stays meanwhile.
+func TestFoundVolumesWait(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	delete(n.pods, "a")
+	n.cleansUp = false
+	n.restart()
+	n.register()
+	n.wait(time.Hour)
+	n.expect("info")
+	if n.cleansUp = true; !n.node.HoldsPod("a") {
+		t.Error("the directory of the pod is not held")
+	}
+	n.observe() // the driver has gone
+	n.queue = append(n.queue, VolumeKey(UniqueName(driverName, "h1")))
+	n.run()
+	if !strings.Contains(strings.Join(n.logs, "\n"), "waits to be unpublished") {
+		t.Errorf("no log line: %q", n.logs)
+	}
+	n.calls = nil
+	n.register()
+	n.expect("info", "update CSINode", "unpublish pv-1", "unstage "+n.sha())
+	if n.node.HoldsPod("a") {
+		t.Error("the directory of the pod is held")
+	}
+	n.expectClean()
+}
+
+// After a reboot nothing is mounted: what a pod needs is made again, although it has run.
+func TestReboot(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.mounts = nil
+	n.restart()
+	n.register()
+	n.calls = nil
+	u := use("a")
+	u.HasRun = true
+	if !n.need(u).Ready {
+		t.Error("not ready")
+	}
+	n.expect("stage "+n.sha(), "publish pv-1")
+}
+
+// A directory without readable data is removed if nothing is mounted there, and left otherwise.
+func TestUnreadableData(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	dir := PublicationDir("/k/pods/a", "pv-1")
+	for file := range n.files {
+		if strings.HasSuffix(file, dataFile) {
+			n.files[file] = `{"driverName":`
+		}
+	}
+	delete(n.pods, "a")
+	n.restart()
+	n.wait(time.Minute)
+	if n.files[dir] == "" || !n.node.HoldsPod("a") {
+		t.Fatal("removed behind a mount")
+	}
+	n.mounts = nil
+	n.wait(5 * time.Minute)
+	if n.files[dir] != "" || n.node.HoldsPod("a") {
+		t.Error("the directory is left")
+	}
+}
+
+// A driver that leaves its mount behind, or files, is asked again; nothing is removed meanwhile.
+func TestDriverLeavesSomething(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	at := PublishedPath("/k/pods/a", "pv-1")
+	n.mounts = append(n.mounts, world.Mount{Path: at + "/nested", Root: "/x", Device: "0:9"})
+	if !n.end("a") {
+		t.Error("the pod ends while something is mounted")
+	}
+	n.mounts = n.mounts[:0]
+	n.files[at], n.files[at+"/file"] = "/", "data"
+	n.calls = nil
+	n.wait(2 * time.Second)
+	if !n.node.HoldsPod("a") {
+		t.Fatal("files were removed")
+	}
+	delete(n.files, at+"/file")
+	n.wait(5 * time.Minute)
+	if n.node.HoldsPod("a") {
+		t.Error("the pod is held")
+	}
+}
+
+// The pod of a publication that hangs ends only after it; others are not affected by its failures.
+func TestFailuresOfOnePod(t *testing.T) {
+	n := newReady(t)
+	bad := use("a")
+	bad.PublishSecret = ref("missing")
+	n.need(bad)
+	n.listSecret("missing", nil)
+	if s := n.need(bad); !strings.Contains(s.Problem, `secret "missing" not found`) {
+		t.Errorf("got %+v", s)
+	}
+	if !n.need(use("b")).Ready {
+		t.Error("b waits for a")
+	}
+}
+
+// A driver that answers without having published anything is asked again.
+func TestDriverLies(t *testing.T) {
+	n := newReady(t)
+	n.lies = 1
+	if s := n.need(use("a")); s.Ready || !strings.Contains(s.Problem, "has succeeded, but") {
+		t.Errorf("got %+v", s)
+	}
+	if n.wait(time.Second); !n.isReady(use("a")) {
+		t.Error("not published again")
+	}
+}
+
+// The group of a pod gets the files of its volume, by the policy of the driver; if that fails, the
+// volume is published again.
+func TestGroup(t *testing.T) {
+	for policy, want := range map[storagev1.FSGroupPolicy]bool{storagev1.FileFSGroupPolicy: true,
+		storagev1.NoneFSGroupPolicy: false, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy: true} {
+		n := newReady(t)
+		spec := noAttach()
+		spec.FSGroupPolicy = &policy
+		n.setDriverObject(spec)
+		u := use("a")
+		u.FSGroup = new(int64(7))
+		n.fail["ShareWithGroup"] = &failure{world.Errorf(world.KindTimeout, "", "slow"), 1, false}
+		n.need(u)
+		if n.wait(time.Second); !n.isReady(u) {
+			t.Errorf("%s: not ready", policy)
+		}
+		n.expect(map[bool][]string{false: {"stage " + n.sha(), "publish pv-1"},
+			true: {"stage " + n.sha(), "publish pv-1", "publish pv-1", "group 7"}}[want]...)
+	}
+}
+
+// A pod of a claim with ReadWriteOncePod is refused while another pod has the volume.
+func TestReadWriteOncePod(t *testing.T) {
+	n := newReady(t)
+	first, second := use("a"), use("b")
+	first.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+	second.AccessModes = first.AccessModes
+	n.need(first)
+	if s := n.need(second); !strings.Contains(s.Problem, "already in use by another pod") {
+		t.Errorf("got %+v", s)
+	}
+	n.end("a")
+	if n.wait(time.Minute); !n.isReady(second) {
+		t.Error("not ready after the other pod")
+	}
+}
+
+// A driver gets what its CSIDriver asks for: the pod and tokens, again each minute.
+func TestRepublish(t *testing.T) {
+	n := newReady(t)
+	spec := noAttach()
+	spec.PodInfoOnMount, spec.RequiresRepublish = new(true), new(true)
+	spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}}
+	n.setDriverObject(spec)
+	if !n.need(inline("a")).Ready {
+		t.Fatal("not ready")
+	}
+	context := n.requests[0].(*world.PublishVolume).VolumeContext
+	if context["csi.storage.k8s.io/pod.name"] != "pod-a" ||
+		!strings.HasPrefix(context[tokensAttribute], `{"vault":{"token":"token-1","expirationTimestamp":`) {
+		t.Errorf("got %v", context)
+	}
+	n.calls = nil
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInternal, "", "away"), 1, false}
+	n.wait(republishPeriod + time.Second)
+	if u := inline("a"); !n.isReady(u) || n.node.UseStateOf(&u).Failures != 1 {
+		t.Error("a failure makes the volume unready, or is not reported")
+	}
+	n.wait(republishPeriod + time.Second)
+	n.expect("PublishVolume fails", "publish scratch")
+}
+
+// An inline volume needs a CSIDriver that allows it.
+func TestLifecycleModes(t *testing.T) {
+	n := newNode(t)
+	n.run().register()
+	if s := n.need(inline("a")); !strings.Contains(s.Problem, "(no CSIDriver object)") {
+		t.Errorf("got %+v", s)
+	}
+}

@@ -1,0 +1,121 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/core/csi"
+	"seedlet.dev/world"
+)
+
+// fakeDriver is a CSI driver and its plugin: it answers everything at once.
+type fakeDriver struct {
+	calls    []string
+	requests []any
+	fails    map[string]bool
+}
+
+// answer answers a call; nil for what is no call of the driver.
+func (d *fakeDriver) answer(effect any) any {
+	call := world.CallName(effect)
+	if d.fails[call] {
+		return world.Errorf(world.KindUnavailable, call, "the driver is away")
+	}
+	switch e := effect.(type) {
+	case *world.GetPluginInfo:
+		return &world.PluginInfo{Type: world.PluginTypeCSI, Name: "d", Endpoint: "/d",
+			Versions: []string{"1.0.0"}}
+	case *world.NotifyPluginRegistration:
+		d.calls = append(d.calls, "registered "+e.Error)
+		return &world.Done{}
+	case *world.GetCSINodeInfo:
+		return &world.CSINodeInfo{NodeID: "id-1",
+			Capabilities: world.CSICapabilities{StageUnstage: true}}
+	case *world.StageVolume, *world.UnstageVolume, *world.PublishVolume, *world.UnpublishVolume:
+		d.calls = append(d.calls, call)
+		d.requests = append(d.requests, e)
+		return &world.Done{}
+	}
+	return nil
+}
+
+// bootWithDriver returns a node with a registered driver, which needs no attachments.
+func bootWithDriver(pods ...*v1.Pod) (*fakeNode, *fakeDriver) {
+	no, policy := false, storagev1.NoneFSGroupPolicy
+	driver := &fakeDriver{fails: map[string]bool{}}
+	n := newNode(nil)
+	n.apiServer, n.answer = newServer(), driver.answer
+	n.apiServer.others = map[string]world.Object{"": {CSIDriver: &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: storagev1.CSIDriverSpec{
+			AttachRequired: &no, FSGroupPolicy: &policy, PodInfoOnMount: new(true),
+			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral,
+				storagev1.VolumeLifecyclePersistent}}}}}
+	for _, p := range pods {
+		n.apiServer.put(p)
+	}
+	n.restart()
+	return n, driver
+}
+
+// inlinePod returns a pod with an inline volume of the driver.
+func inlinePod() *v1.Pod {
+	p := apiPodNamed("web", "u1")
+	p.Spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{
+		CSI: &v1.CSIVolumeSource{Driver: "d"}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
+	return p
+}
+
+func (n *fakeNode) observeSockets(paths ...string) {
+	observed := &world.PluginSocketsObserved{}
+	for _, path := range paths {
+		observed.Sockets = append(observed.Sockets, world.PluginSocket{Path: path, File: "1"})
+	}
+	n.event(world.Event{Body: observed})
+	n.advance(2 * time.Second)
+}
+
+// A pod waits for its CSI volume, which waits for its driver; after the pod has ended, it waits
+// until the volume is unpublished, and is removed from the API server then.
+func TestPodWithInlineVolume(t *testing.T) {
+	n, driver := bootWithDriver(inlinePod())
+	n.advance(5 * time.Second)
+	if events := n.takeEvents(); len(n.containers) > 0 ||
+		!strings.Contains(events, "driver name d not found") {
+		t.Fatalf("the pod does not wait: %s", events)
+	}
+	n.observeSockets("/d-reg")
+	n.advance(10 * time.Second)
+	if got := strings.Join(driver.calls, ", "); got != "registered , PublishVolume" {
+		t.Fatalf("got %q", got)
+	}
+	publish := driver.requests[0].(*world.PublishVolume)
+	want := "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/scratch/mount"
+	if publish.TargetPath != want || publish.Handle != csi.EphemeralHandle("u1", "scratch") ||
+		publish.VolumeContext["csi.storage.k8s.io/pod.name"] != "web" ||
+		publish.VolumeContext["csi.storage.k8s.io/ephemeral"] != "true" {
+		t.Errorf("published with %+v", publish)
+	}
+	if len(n.containers) != 1 {
+		t.Error("the container is not created")
+	}
+	driver.fails["UnpublishVolume"] = true
+	n.markDeleted("default/web", 0)
+	n.advance(time.Minute)
+	if n.apiServer.objects["default/web"] == nil || len(n.sandboxes) == 0 {
+		t.Error("the pod is removed while its volume is published")
+	}
+	driver.fails["UnpublishVolume"] = false
+	n.advance(5 * time.Minute)
+	if n.apiServer.objects["default/web"] != nil || len(n.sandboxes) > 0 {
+		t.Error("the pod is left")
+	}
+	if last := driver.calls[len(driver.calls)-1]; last != "UnpublishVolume" {
+		t.Errorf("got %q", driver.calls)
+	}
+}

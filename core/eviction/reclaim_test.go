@@ -1,0 +1,66 @@
+package eviction
+
+import (
+	"testing"
+	"time"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/world"
+)
+
+// Memory is observed while containers and images are removed, and a pod is evicted for it before
+// that has ended.
+func TestMemoryStarvesDuringReclaim(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"imagefs.available": "15%", "memory.available": "25%"}})
+	h.addPod("a", 0, 0)
+	h.observeDisks(0, 2, 100)
+	h.observeDisks(time.Second, 2, 100)
+	if h.expect("the node has enough memory"); h.m.ReclaimSince.IsZero() || h.collections != 1 {
+		t.Fatalf("%d requests to remove containers, since %v", h.collections, h.m.ReclaimSince)
+	}
+	h.now = h.now.Add(period)
+	for issued := h.plan(); len(issued) > 0; issued = h.plan() {
+		for _, eff := range issued {
+			if _, isNode := eff.Body.(*world.MeasureNode); isNode {
+				h.complete(eff.Op, &world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 900})
+				continue
+			}
+			h.complete(eff.Op, statsOf(map[string]int64{"a": 1}))
+		}
+	}
+	if len(h.evicted) != 1 || h.m.ReclaimSince.IsZero() {
+		t.Errorf("evicted %q, removing since %v", h.evicted, h.m.ReclaimSince)
+	}
+}
+
+// After a victim has ended, its containers and images are removed before the next pod is evicted,
+// although the last removal is only seconds old.
+func TestReclaimAfterAVictim(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"imagefs.available": "15%"}})
+	h.addPod("a", 0, 0)
+	h.addPod("b", 0, 0)
+	h.collected, h.reclaimed = true, true
+	h.observeDisks(0, 2, 100)
+	h.observeDisks(time.Second, 2, 100)
+	if len(h.evicted) != 1 || h.collections != 1 || h.reclaims != 1 {
+		t.Fatalf("evicted %q after %d and %d removals", h.evicted, h.collections, h.reclaims)
+	}
+	h.now = h.now.Add(time.Second)
+	if !h.m.PodEnded("a", h.now) {
+		t.Fatalf("the victim is %+v", h.m.Victim)
+	}
+	h.candidates, h.collected = h.candidates[1:], false
+	h.observeDisks(time.Second, 2, 100)
+	if len(h.evicted) != 1 || h.collections != 2 {
+		t.Errorf("evicted %q, %d requests to remove containers, want a second before b is evicted",
+			h.evicted, h.collections)
+	}
+	h.collected = true
+	h.observeDisks(time.Second, 2, 100)
+	if len(h.evicted) != 2 || h.collections != 2 || h.reclaims != 2 {
+		t.Errorf("evicted %q after %d and %d removals", h.evicted, h.collections, h.reclaims)
+	}
+}

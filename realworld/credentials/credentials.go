@@ -1,0 +1,121 @@
+// Package credentials carries out the effects of the credentials port: it executes the plugins that
+// provide credentials for images, and reads the node's Docker configuration.
+//
+// The contract: Do never blocks; every effect is completed by exactly one event. A plugin that runs
+// at its deadline is killed with all processes of its group. Neither output nor environment is ever
+// logged or part of an error. Start reading at Port.
+package credentials
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/inflight"
+	"seedlet.dev/realworld/regularfile"
+	"seedlet.dev/world"
+)
+
+const (
+	// stderrBytesMax bounds what an error has of the standard error of a plugin.
+	stderrBytesMax = 1024
+	// waitDelay is how long a killed plugin's pipes may stay open.
+	waitDelay = 2 * time.Second
+)
+
+// Options configure a Port.
+type Options struct {
+	Clock   clock.Clock
+	Deliver func(world.Event) // receives the completions; called from many goroutines
+}
+
+// Port is a world.Port for credentials. Close it when done.
+type Port struct{ operations *inflight.Operations }
+
+// New returns a port.
+func New(opts Options) *Port {
+	return &Port{operations: inflight.New(opts.Clock, opts.Deliver)}
+}
+
+// Do implements world.Port.
+func (p *Port) Do(eff world.Effect) { p.operations.Start(eff, carryOut) }
+
+// Close cancels the operations in flight and waits until they have ended. Do must not be called
+// after it.
+func (p *Port) Close() { p.operations.Close() }
+
+func carryOut(ctx context.Context, request any) (any, *world.Error) {
+	var body any
+	var err error
+	switch m := request.(type) {
+	case *world.GetCredentials:
+		body, err = execute(ctx, m)
+	case *world.ReadDockerConfig:
+		body = readDockerConfig(m)
+	default:
+		panic(fmt.Sprintf("credentials: cannot carry out %T", request))
+	}
+	if err != nil {
+		return nil, inflight.ToWorldError(ctx, world.CallName(request), err, world.KindInternal)
+	}
+	return body, nil
+}
+
+// execute executes a plugin. Its environment is the agent's with the variables of the request, as
+// the kubelet's plugins expect.
+func execute(ctx context.Context, m *world.GetCredentials) (*world.CredentialsGot, error) {
+	cmd := exec.CommandContext(ctx, m.Program, m.Args...)
+	cmd.Env = os.Environ()
+	for _, v := range m.Env {
+		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
+	}
+	output, problems := bounded{max: world.CredentialBytesMax}, bounded{max: stderrBytesMax}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(m.Request), &output, &problems
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = waitDelay
+	err := cmd.Run()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, world.Errorf(world.KindNotFound, world.CallName(m), "%v", err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.text.String()))
+	case output.isCut:
+		return nil, world.Errorf(world.KindExhausted, world.CallName(m),
+			"its output has more than %d bytes", world.CredentialBytesMax)
+	}
+	return &world.CredentialsGot{Output: output.text.Bytes()}, nil
+}
+
+// bounded is a writer that keeps the beginning of what is written.
+type bounded struct {
+	text  bytes.Buffer
+	max   int
+	isCut bool
+}
+
+func (b *bounded) Write(data []byte) (int, error) {
+	room := max(b.max-b.text.Len(), 0)
+	b.isCut = b.isCut || len(data) > room
+	b.text.Write(data[:min(len(data), room)])
+	return len(data), nil
+}
+
+func readDockerConfig(m *world.ReadDockerConfig) *world.DockerConfigRead {
+	read := &world.DockerConfigRead{}
+	for _, path := range m.Paths {
+		data, err := regularfile.Read(path, world.CredentialBytesMax)
+		if err == nil { // most of the files are not there; one that cannot be read is skipped
+			read.Files = append(read.Files, world.DockerConfigFile{Path: path, Data: data})
+		}
+	}
+	return read
+}

@@ -1,0 +1,120 @@
+package credentials
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"seedlet.dev/realworld/clock"
+	"seedlet.dev/realworld/porttest"
+	"seedlet.dev/world"
+)
+
+// plugin writes a plugin, a shell script, and returns its path.
+func plugin(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plugin")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// do carries out a request that has a time to end.
+func do(t *testing.T, request any, timeout time.Duration) world.Event {
+	t.Helper()
+	ticks, completed := clock.New(), make(chan world.Event, 1)
+	port := New(Options{Clock: ticks, Deliver: func(ev world.Event) { completed <- ev }})
+	defer port.Close()
+	port.Do(world.Effect{Op: 7, Body: request, Deadline: ticks.Now().Add(timeout)})
+	select {
+	case ev := <-completed:
+		return ev
+	case <-time.After(2 * porttest.Patience):
+		t.Fatal("not completed")
+		return world.Event{}
+	}
+}
+
+// A plugin has the request on its standard input, its arguments and its variables.
+func TestPlugin(t *testing.T) {
+	request := &world.GetCredentials{Program: plugin(t, `echo "$1 $REGION $(cat) $HOME"`),
+		Args: []string{"get"}, Env: []world.CredentialVariable{{Name: "REGION", Value: "north"}},
+		Request: []byte("the request")}
+	ev := do(t, request, porttest.Patience)
+	got, ok := ev.Body.(*world.CredentialsGot)
+	if !ok || !strings.HasPrefix(string(got.Output), "get north the request ") || ev.Op != 7 {
+		t.Errorf("%+v, %v", ev.Body, ev.Err)
+	}
+}
+
+func TestPluginFailures(t *testing.T) {
+	for name, c := range map[string]struct {
+		program string
+		kind    world.ErrorKind
+		text    string
+	}{
+		"fails": {plugin(t, "echo no token >&2; echo secret; exit 3"), world.KindInternal,
+			"exit status 3: no token"},
+		"does not exist": {"/none/plugin", world.KindNotFound, "/none/plugin"},
+		"writes too much": {plugin(t, "head -c 300000 /dev/zero"), world.KindExhausted,
+			"more than 262144 bytes"},
+	} {
+		ev := do(t, &world.GetCredentials{Program: c.program}, porttest.Patience)
+		if !ev.Err.Has(c.kind) || !strings.Contains(ev.Err.Message, c.text) ||
+			strings.Contains(ev.Err.Message, "secret") {
+			t.Errorf("%s: %v", name, ev.Err)
+		}
+	}
+}
+
+// A plugin is killed at its deadline, with the processes that it has started.
+func TestPluginIsKilled(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	ev := do(t, &world.GetCredentials{
+		Program: plugin(t, "sleep 1000 & echo $! > "+pid+"; wait")}, time.Second)
+	if !ev.Err.Has(world.KindTimeout) {
+		t.Errorf("%v", ev.Err)
+	}
+	text, err := os.ReadFile(pid)
+	if err != nil {
+		t.Skip("the plugin had no time to start") // on a busy machine
+	}
+	process := "/proc/" + strings.TrimSpace(string(text)) + "/stat"
+	for end := time.Now().Add(porttest.Patience); ; time.Sleep(10 * time.Millisecond) {
+		stat, err := os.ReadFile(process)
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			break // gone, or not yet reaped by init
+		}
+		if time.Now().After(end) {
+			t.Fatal("a process of the plugin still runs")
+		}
+	}
+}
+
+// Of a Docker configuration the files are read that exist; none can hold the agent.
+func TestDockerConfig(t *testing.T) {
+	dir := t.TempDir()
+	there, pipe, large := filepath.Join(dir, "config.json"), filepath.Join(dir, "pipe"),
+		filepath.Join(dir, "large")
+	if err := os.WriteFile(there, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, make([]byte, world.CredentialBytesMax+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ev := do(t, &world.ReadDockerConfig{Paths: []string{dir, pipe, large, dir + "/none", there}},
+		porttest.Patience)
+	read, ok := ev.Body.(*world.DockerConfigRead)
+	if !ok || len(read.Files) != 1 || read.Files[0].Path != there ||
+		string(read.Files[0].Data) != "{}" {
+		t.Errorf("%+v, %v", ev.Body, ev.Err)
+	}
+}

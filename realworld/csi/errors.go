@@ -1,0 +1,102 @@
+package csi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"seedlet.dev/realworld/inflight"
+	"seedlet.dev/world"
+)
+
+// toWorldError returns the error of a call, without the secrets of its request.
+func toWorldError(ctx context.Context, request any, err error) *world.Error {
+	e := inflight.ToWorldError(ctx, world.CallName(request), err, kindOf(err))
+	e.Message = shorten(hideSecrets(e.Message, secretsOf(request)), world.CSIErrorBytesMax)
+	return e
+}
+
+// kindOf returns the kind of an error, as world/csi.go says.
+func kindOf(err error) world.ErrorKind {
+	if _, is := errors.AsType[*unencodable](err); is {
+		return world.KindInvalid
+	}
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded:
+		return world.KindTimeout
+	case codes.Unavailable, codes.Aborted, codes.ResourceExhausted:
+		return world.KindUnavailable
+	case codes.NotFound:
+		return world.KindNotFound
+	case codes.AlreadyExists:
+		return world.KindExists
+	case codes.FailedPrecondition:
+		return world.KindConflict
+	case codes.InvalidArgument, codes.OutOfRange:
+		return world.KindInvalid
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return world.KindRefused
+	case codes.Unimplemented:
+		return world.KindUnimplemented
+	}
+	return world.KindInternal
+}
+
+// tokensAttribute is the attribute of a volume that has tokens of the pod's service account.
+const tokensAttribute = "csi.storage.k8s.io/serviceAccount.tokens"
+
+// secretsOf returns the values of a request that no text may show.
+func secretsOf(request any) []string {
+	var secrets, attributes map[string]string
+	switch m := request.(type) {
+	case *world.StageVolume:
+		secrets, attributes = m.Secrets, m.VolumeContext
+	case *world.PublishVolume:
+		secrets, attributes = m.Secrets, m.VolumeContext
+	case *world.ExpandVolume:
+		secrets = m.Secrets
+	}
+	values := []string{attributes[tokensAttribute]}
+	for _, value := range secrets {
+		values = append(values, value)
+	}
+	return values
+}
+
+const (
+	hiddenText = "[redacted]"
+	// secretBytesMin is the length from which a value is replaced: a shorter one, as a number or a
+	// flag, is in texts by chance.
+	secretBytesMin = 4
+)
+
+// hideSecrets replaces values in a text. Longer ones come first, as they may hold shorter ones.
+func hideSecrets(text string, values []string) string {
+	slices.SortFunc(values, func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(y), len(x)), cmp.Compare(x, y))
+	})
+	for _, value := range values {
+		if len(value) >= secretBytesMin {
+			text = strings.ReplaceAll(text, value, hiddenText)
+		}
+	}
+	return text
+}
+
+// shorten returns valid text of at most so many bytes.
+func shorten(text string, bytesMax int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= bytesMax {
+		return text
+	}
+	for bytesMax > 0 && !utf8.RuneStart(text[bytesMax]) {
+		bytesMax--
+	}
+	return text[:bytesMax]
+}

@@ -1,0 +1,68 @@
+package csi
+
+import (
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+func (d *Drivers) getNodeInfo(c *call) {
+	is, node := c.driver.is, d.opts.Node
+	if is.NodeID != "" {
+		node = is.NodeID
+	}
+	d.reply(c, &world.CSINodeInfo{NodeID: node, VolumesMax: is.VolumesMax, Topology: is.Topology,
+		Capabilities: world.CSICapabilities{StageUnstage: !is.NoStage, Stats: !is.NoStats,
+			Expand: !is.NoExpand, Condition: is.Condition, SingleNodeMultiWriter: is.MultiWriter,
+			VolumeMountGroup: is.MountGroup}})
+}
+
+// isFound reports whether a volume is at a path, which may be the staging path of a device.
+func (d *Drivers) isFound(v *volume, path string) bool {
+	return d.isAt(v, path) || v.blockStagedAt[path]
+}
+
+// expand grows the file system of a volume to the size of the volume.
+func (d *Drivers) expand(c *call, m *world.ExpandVolume) {
+	v := c.volume
+	switch {
+	case c.driver.is.NoExpand:
+		d.fail(c, world.KindUnimplemented, "the driver does not expand")
+		return
+	case d.refuseInvalid(c, m.Handle, nil, m.Path):
+		return
+	case !d.isFound(v, m.Path):
+		d.fail(c, world.KindNotFound, "volume %s is not at %s", m.Handle, m.Path)
+		return
+	case m.RequiredBytes > v.bytes:
+		d.fail(c, world.KindInvalid, "%d bytes: volume %s has %d", m.RequiredBytes, m.Handle, v.bytes)
+		return
+	}
+	d.continueLater(c, func() {
+		v.fsBytes = v.bytes
+		d.opts.Truth.Add(truth.Fact{Time: d.opts.Agenda.Now(), Kind: truth.VolumeExpanded,
+			Path: m.Path, Bytes: v.fsBytes, Volume: &truth.Volume{Driver: v.driver, Handle: v.handle}})
+		d.reply(c, &world.VolumeExpanded{CapacityBytes: v.fsBytes})
+	})
+}
+
+// stats answers with the size of a volume, a quarter of which is used.
+func (d *Drivers) stats(c *call, m *world.GetVolumeStats) {
+	v := d.volume(c.driver.name, m.Handle)
+	switch {
+	case c.driver.is.NoStats:
+		d.fail(c, world.KindUnimplemented, "the driver has no statistics")
+		return
+	case d.refuseInvalid(c, m.Handle, nil, m.Path):
+		return
+	case !d.isFound(v, m.Path):
+		d.fail(c, world.KindNotFound, "volume %s is not at %s", m.Handle, m.Path)
+		return
+	}
+	stats := &world.CSIVolumeStats{CapacityBytes: v.fsBytes, UsedBytes: v.fsBytes / 4,
+		AvailableBytes: v.fsBytes - v.fsBytes/4, Inodes: v.fsBytes / 4096,
+		InodesUsed: 1, InodesFree: v.fsBytes/4096 - 1}
+	if c.driver.is.Condition {
+		stats.Condition = &world.CSIVolumeCondition{Message: "the volume is healthy"}
+	}
+	d.reply(c, stats)
+}

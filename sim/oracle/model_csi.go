@@ -1,0 +1,211 @@
+package oracle
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// csiModel is what is true of CSI drivers and their volumes on the node.
+type csiModel struct {
+	driverUpSince map[string]time.Time // drivers of which a process runs, by name
+	driverDownAt  map[string]time.Time // when a process of it last ended
+
+	staged    map[string]csiPlace // by staging path
+	published map[string]csiPlace // by target path
+	lied      map[string]bool     // targets of which a driver said that it has published, and had not
+
+	drivers map[string]*storagev1.CSIDriver // the objects, by name
+	// attached are the volumes that the Node says are attached, or has said, with the last time.
+	attached map[v1.UniqueVolumeName]time.Time
+
+	inFlight map[csiName]csiInFlight // calls of this agent
+	// succeeded are the targets whose last call has succeeded, as this agent or one before knows.
+	succeeded map[string]bool
+}
+
+// csiName names a volume of a driver.
+type csiName struct{ driver, handle string }
+
+func (n csiName) String() string { return n.driver + "^" + n.handle }
+
+// unique returns the name of the volume in the status of the Node.
+func (n csiName) unique() v1.UniqueVolumeName {
+	return v1.UniqueVolumeName("kubernetes.io/csi/" + n.String())
+}
+
+// csiPlace is a place at which a volume is.
+type csiPlace struct {
+	csiName
+	since time.Time
+}
+
+// csiInFlight is a call that the agent waits for.
+type csiInFlight struct {
+	op       world.OpID
+	call     string
+	target   string // of a publication
+	deadline time.Time
+}
+
+func newCSIModel() csiModel {
+	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
+		staged: map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]bool{},
+		drivers:  map[string]*storagev1.CSIDriver{},
+		attached: map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
+		succeeded: map[string]bool{}}
+}
+
+// apply updates the model with a fact.
+func (c *csiModel) apply(f *truth.Fact) {
+	switch f.Kind {
+	case truth.DriverStarted:
+		c.driverUpSince[f.Driver.Name] = f.Time
+	case truth.DriverEnded:
+		delete(c.driverUpSince, f.Driver.Name)
+		c.driverDownAt[f.Driver.Name] = f.Time
+	case truth.VolumeStaged:
+		c.staged[f.Path] = placeOf(f)
+	case truth.VolumeUnstaged:
+		delete(c.staged, f.Path)
+	case truth.VolumePublished:
+		c.published[f.Path] = placeOf(f)
+		delete(c.lied, f.Path)
+	case truth.VolumeUnpublished:
+		delete(c.published, f.Path)
+	case truth.VolumeNotPublished:
+		c.lied[f.Path] = true
+	case truth.PathRemoved:
+		for path := range c.lied { //ordered: each for itself
+			if isWithin(path, f.Path) {
+				delete(c.lied, path)
+			}
+		}
+	case truth.Unmounted: // by the loss of power, or wrongly
+		delete(c.staged, f.Path)
+		delete(c.published, f.Path)
+	case truth.PowerLost:
+		clear(c.staged)
+		clear(c.published)
+		clear(c.succeeded)
+	case truth.ObjectCreated, truth.ObjectUpdated, truth.ObjectDeleted:
+		c.applyObject(f)
+	}
+}
+
+func placeOf(f *truth.Fact) csiPlace {
+	return csiPlace{csiName{f.Volume.Driver, f.Volume.Handle}, f.Time}
+}
+
+func (c *csiModel) applyObject(f *truth.Fact) {
+	w := f.Write
+	switch w.Resource {
+	case world.ResourceCSIDrivers:
+		if delete(c.drivers, w.Name); w.After.CSIDriver != nil {
+			c.drivers[w.Name] = w.After.CSIDriver
+		}
+	case world.ResourceNodes:
+		for _, node := range []*v1.Node{w.Before.Node, w.After.Node} {
+			if node == nil {
+				continue
+			}
+			for _, v := range node.Status.VolumesAttached {
+				c.attached[v.Name] = f.Time
+			}
+		}
+	}
+}
+
+// needsAttachment reports whether volumes of a driver have to be attached.
+func (c *csiModel) needsAttachment(driver string) bool {
+	d := c.drivers[driver]
+	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
+}
+
+// csiUse is a volume of a CSI driver that a pod has.
+type csiUse struct {
+	csiName
+	volume string // its name in the pod
+	path   string // where it has to be published
+}
+
+// csiUses returns the volumes of CSI drivers that a pod has, as far as objects say which.
+func (m *model) csiUses(pod *v1.Pod) []csiUse {
+	var uses []csiUse
+	add := func(v *v1.Volume, name csiName, dir string) {
+		uses = append(uses, csiUse{name, v.Name, m.opts.PodsDir + "/" + string(pod.UID) +
+			"/volumes/kubernetes.io~csi/" + dir + "/mount"})
+	}
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.CSI != nil {
+			add(v, csiName{v.CSI.Driver, inlineHandle(string(pod.UID), v.Name)}, v.Name)
+			continue
+		}
+		name, _ := claimName(pod, v)
+		claim := m.volumes.claims[pod.Namespace+"/"+name]
+		if name == "" || claim == nil {
+			continue
+		}
+		if pv := m.volumes.volumes[claim.Spec.VolumeName]; pv != nil && pv.Spec.CSI != nil {
+			add(v, csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, pv.Name)
+		}
+	}
+	return uses
+}
+
+// inlineHandle returns the handle that a kubelet gives a volume that is written in a pod
+// (makeVolumeHandle upstream).
+func inlineHandle(uid, volume string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(uid+volume)))
+}
+
+// isInline reports whether a handle is of the form that a kubelet gives such volumes.
+func isInline(handle string) bool {
+	hash, isOf := strings.CutPrefix(handle, "csi-")
+	return isOf && len(hash) == 2*sha256.Size
+}
+
+// podOfTarget returns the pod in whose directory a target is; nil if it is in none.
+func (m *model) podOfTarget(path string) *pod {
+	uid, below := childName(m.opts.PodsDir, path)
+	if !below {
+		return nil
+	}
+	return m.pods[uid]
+}
+
+// publishedAt returns the targets at which a volume is published, sorted.
+func (c *csiModel) publishedAt(name csiName) []string {
+	var paths []string
+	for _, path := range slices.Sorted(maps.Keys(c.published)) {
+		if c.published[path].csiName == name {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// isInVolume reports whether a path is in a volume, and not only the place of one.
+func (c *csiModel) isInVolume(path string) bool {
+	for place := range c.published { //ordered: whether there is one
+		if strings.HasPrefix(path, place+"/") {
+			return true
+		}
+	}
+	for place := range c.staged { //ordered: whether there is one
+		if strings.HasPrefix(path, place+"/") {
+			return true
+		}
+	}
+	return false
+}

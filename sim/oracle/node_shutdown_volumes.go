@@ -1,0 +1,85 @@
+package oracle
+
+import (
+	"time"
+
+	"seedlet.dev/sim/truth"
+)
+
+// noteMounts keeps the paths of the volumes that are mounted, by pod: a pod of a later group may
+// provide them, so a shutdown waits until they are unmounted.
+func (o *nodeShutdown) noteMounts(m *model, f *truth.Fact) {
+	switch f.Kind {
+	case truth.PowerLost:
+		o.mounts = nil
+	case truth.Mounted, truth.Unmounted:
+		uid, below := childName(m.opts.PodsDir, f.Path)
+		if !below {
+			return
+		}
+		if f.Kind == truth.Unmounted {
+			delete(o.mounts[uid], f.Path)
+			return
+		}
+		if o.mounts == nil {
+			o.mounts = map[string]map[string]bool{}
+		}
+		if o.mounts[uid] == nil {
+			o.mounts[uid] = map[string]bool{}
+		}
+		o.mounts[uid][f.Path] = true
+	}
+}
+
+// findMountedVolume returns which pod of a group before another one has a volume mounted, although
+// the agent goes on with that group, and the period of the pod's own has not passed.
+func (o *nodeShutdown) findMountedVolume(m *model, before int, now time.Time) *finding {
+	s := &m.shutdown
+	if !s.underWay || s.missed || !m.agentUpSince(s.since) {
+		return nil
+	}
+	for _, p := range m.podsInOrder {
+		if len(o.mounts[p.uid]) == 0 || p.spec == nil || p.timesDesired > 1 {
+			continue
+		}
+		group := p.shutdownGroup()
+		if group >= min(before, len(s.startsAt)) || !p.wasStoppedAfter(s.startsAt[group]) {
+			continue
+		}
+		if period := m.opts.Shutdown.Groups[group].Period; now.Before(s.startsAt[group].Add(period)) {
+			return findingf("pod %s has %d volumes mounted, and its group has had %v of its %v, but the "+
+				"shutdown goes on", p, len(o.mounts[p.uid]),
+				now.Sub(s.startsAt[group]).Round(time.Millisecond), period)
+		}
+	}
+	return nil
+}
+
+// wasStoppedAfter reports whether a container of the pod was stopped at a time or after it, so that
+// the pod had not ended before.
+func (p *pod) wasStoppedAfter(at time.Time) bool {
+	for _, h := range p.histories { //ordered: whether there is one
+		if h.last != nil && !h.last.stopRequestedAt.Before(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// groupOfStop returns the group of a pod whose first container is stopped because it is the turn of
+// the group; 0 if there may be another reason.
+func (m *model) groupOfStop(f *truth.Fact) int {
+	c := m.containers[f.ContainerID]
+	if c == nil || c.state != running || c.sandbox == nil || !c.stopRequestedAt.IsZero() {
+		return 0
+	}
+	p := c.pod
+	mayHaveOther := p.spec == nil || p.timesDesired > 1 || !p.isOfNewestSpec(c) ||
+		!c.sandbox.ready || c.sandbox != p.newestSandbox() || c.mayBeSuperseded() ||
+		p.mustBeTerminal() || p.externalPhase != "" || m.mayHaveFailed(c, f.Time) ||
+		p.mayExceedDeadline(f.Time) || p.mayBeEvicted(f.Time) || p.mayBePreempted(f.Time)
+	if mayHaveOther {
+		return 0
+	}
+	return p.shutdownGroup()
+}

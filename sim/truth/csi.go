@@ -1,0 +1,29 @@
+package truth
+
+// Kinds of facts about CSI drivers and their volumes on the node. A fact about a volume has Volume,
+// and the Path at which it is.
+const (
+	DriverStarted Kind = "DriverStarted" // the process of a driver answers calls: Driver
+	DriverEnded   Kind = "DriverEnded"   // the process has ended; what it has mounted stays
+
+	VolumeStaged      Kind = "VolumeStaged"
+	VolumeUnstaged    Kind = "VolumeUnstaged"
+	VolumePublished   Kind = "VolumePublished"
+	VolumeUnpublished Kind = "VolumeUnpublished"
+	// VolumeNotPublished is that of a driver that says that it has published a volume, and has not.
+	VolumeNotPublished Kind = "VolumeNotPublished"
+	VolumeExpanded     Kind = "VolumeExpanded" // its file system has Bytes
+)
+
+// Driver is the node service of a CSI driver.
+type Driver struct {
+	Name, Endpoint string
+	Stages         bool // it has STAGE_UNSTAGE_VOLUME
+}
+
+// Volume is a volume of a CSI driver.
+type Volume struct {
+	Driver, Handle string
+	IsReadOnly     bool
+	IsEphemeral    bool // it lives as long as it is published
+}
