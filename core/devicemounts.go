@@ -5,6 +5,7 @@ import (
 
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -20,12 +21,18 @@ func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
 	}
 }
 
-// planDevices plans the mounts of devices, once nothing is unknown that may need one.
-func (a *Agent) planDevices() time.Time {
-	if !a.hasListedEverything() || !a.hasListedExistingPods() {
+// planCleanup plans housekeeping or the removal of devices: neither removes anything before
+// everything was listed.
+func (a *Agent) planCleanup(key timer.Key) time.Time {
+	s := &a.state
+	switch {
+	case !a.hasListedEverything() || !a.hasListedExistingPods():
 		return time.Time{}
+	case key == devicemount.Owner:
+		return s.Devices.Plan(a.needsDevice, &a.effects)
+	default:
+		return s.Housekeeping.Plan(a.housekeepingEnv(), &a.effects)
 	}
-	return a.state.Devices.Plan(a.needsDevice, &a.effects)
 }
 
 // needsDevice reports whether a known pod has a volume whose device is mounted. A pod that is set

@@ -262,10 +262,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.Allocation.Plan(key, &a.effects)
 	case resizeOwner.Component:
 		wake = a.planResizes()
-	case housekeeping.Owner.Component:
-		wake = a.planHousekeeping()
-	case devicemount.Owner.Component:
-		wake = a.planDevices()
+	case housekeeping.Owner.Component, devicemount.Owner.Component:
+		wake = a.planCleanup(key)
 	case logs.Owner.Component:
 		wake = a.planLogs(key)
 	case hostfile.Component:

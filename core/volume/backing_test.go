@@ -142,8 +142,8 @@ func TestBackedProblems(t *testing.T) {
 	use(git, "v")
 	iscsi := v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
 		ISCSI: &v1.ISCSIPersistentVolumeSource{}}}
-	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[]" +
-		", failed to process volumes=[v]: "
+	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached " +
+		"volumes=[], failed to process volumes=[v]: "
 	for name, c := range map[string]struct {
 		pod   *Pod
 		found world.PathKind

@@ -2,7 +2,7 @@ package plan
 
 import v1 "k8s.io/api/core/v1"
 
-// Where the volumes are that the simulated cluster provisions for claims, by the claim's class. A
+// Where the volumes are that the simulated cluster provisions for claims, by the class of the claim. A
 // class with the name of a CSI driver has volumes of that driver.
 const (
 	LocalVolumesDir = "/mnt/disks"   // of class local
