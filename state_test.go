@@ -34,6 +34,7 @@ var snapshotExemptions = []exemption{
 	{"State.Pods[].Sandboxes[].seenIn", "scratch of one relist, written and read in one step"},
 	{"State.Pods[].index", "derived from the spec, and made again when it is missing"},
 	{"State.Pods[].held", "computed from the resources, and again if missing"},
+	{"State.Pods[].images", "computed from the spec, and again if it is another one"},
 	{"State.Pods[].pulls", "computed from the image pull secrets, and again if missing"},
 	{"State.Pods[].checks", "computed from the spec and its objects, and again if missing"},
 	{"State.Objects.Watches[].changes", "compared with numbers that a snapshot leaves out as well"},

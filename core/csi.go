@@ -46,10 +46,12 @@ func (a *Agent) startCSI() {
 	}
 }
 
-// planCSI plans a part of the CSI volumes.
+// planCSI plans the plugins, or a part of the CSI volumes.
 func (a *Agent) planCSI(key timer.Key) time.Time {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch key.Component {
+	case plugins.Owner.Component:
+		return a.state.Plugins.Plan(a.preparePlugin, &a.effects)
 	case csi.SearchOwner.Component:
 		return n.PlanSearch(env)
 	case csi.ObjectOwner.Component:
@@ -95,7 +97,7 @@ func (a *Agent) observePlugins() {
 			found = append(found, csiPlugin(c))
 		}
 	}
-	changed := a.state.CSI.ObservePlugins(found)
+	changed := a.state.CSI.ObservePlugins(found, a.state.Plugins.SocketIDs())
 	for _, name := range changed {
 		a.queue.enqueue(csi.DriverKey(name))
 		a.retryVolumes(name)
@@ -106,8 +108,8 @@ func (a *Agent) observePlugins() {
 }
 
 func csiPlugin(c plugins.Candidate) csi.Plugin {
-	return csi.Plugin{Name: c.Name, Endpoint: c.Endpoint, Registration: c.Registration,
-		Registered: c.Registered}
+	return csi.Plugin{Name: c.Name, Endpoint: c.Endpoint, Socket: c.Socket,
+		Registration: c.Registration, Registered: c.Registered}
 }
 
 // preparePlugin reports whether a plugin can be registered, or why it cannot be.

@@ -48,10 +48,17 @@
 //	setaside.go        pods over which earlier agents have panicked
 //	relist.go          how the runtime's lists and events reach the pods
 //	runtimestatus.go   what the runtime reports about itself
-//	images.go, logs.go, housekeeping.go, objects.go, mirrors.go, nodeobject.go, statuswrites.go
+//	images.go, logs.go, housekeeping.go, objects.go, mirrors.go, nodeobject.go, statuswrites.go,
+//	qos.go, containergc.go, imagegc.go, csi.go, devicemounts.go
 //	                   the wiring of the components with those subjects
+//	objectowners.go    the pod that an ID of the runtime belongs to
+//	nodepressure.go    evictions under node pressure, and the admission of pods meanwhile
+//	nodeshutdown.go    shutdowns of the machine, and the admission of pods meanwhile
+//	resize.go          which resizes of pods are allocated, and when
+//	waiting.go         the index of pods that wait for admission
 //	requests.go        requests of the HTTP API: servedpods.go, resolve.go, redact.go
-//	metrics.go         metrics: served here and in metrics_seedlet.go, recorded in metrics_record.go
+//	metrics.go         metrics: served here and in metrics_seedlet.go, recorded in
+//	                   metrics_record.go, metrics_probes.go and metrics_resize.go
 //	snapshot.go        Snapshot and Restore
 //
 // # The packages below
@@ -63,11 +70,19 @@
 //	podstatus     the v1.PodStatus of a pod
 //	volume        the volumes of one pod, and the steps that set them up
 //	claim         what backs a volume that has a claim
+//	csi           the drivers of the node, and the volumes that are staged and published
+//	devicemount   the mounts of devices for local volumes
 //	token         the service account tokens in the volumes of a pod
+//	localstorage  what a pod keeps on the disks, and the limit that it exceeds
+//	allocation    the resources that are allocated to pods, and that containers were given
 //	probe         one probe of one container
 //	image         the images that pods wait for, and their pulls
+//	imagename     the parts of a reference to an image
+//	imagegc       the unused images that are removed
 //	keyring       the registry credentials in image pull secrets
+//	credentials   the credentials of the node for images
 //	cgroup        the paths and limits of the pods' cgroups
+//	qos           the cgroups above those of the pods
 //	userns        the ranges of user and group IDs of the pods' user namespaces
 //	sysctl        the kernel parameters that a pod may set
 //	hostfile      the node's own resolv.conf and hosts
@@ -80,6 +95,9 @@
 //	node          the Node object at the API server
 //	machine       the observations of the machine while the agent runs
 //	lease         the node's lease, which shows that the node is alive
+//	eviction      the pod that is evicted while the node runs out of something
+//	shutdown      the ends of the pods, group by group, before the machine goes down
+//	plugins       the plugins of the node, which register by sockets
 //	logs          log rotation, and dangling links to logs
 //	housekeeping  orphaned directories and cgroups
 //	devicemount   the devices of local volumes that no pod uses

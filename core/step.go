@@ -288,9 +288,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = s.ContainerGC.Plan(a.containerGCEnv())
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
-	case plugins.Owner.Component:
-		wake = s.Plugins.Plan(a.preparePlugin, &a.effects)
-	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
+		csi.SearchOwner.Component:
 		wake = a.planCSI(key)
 	case lease.Owner.Component:
 		wake = a.planLease()

@@ -63,7 +63,8 @@ func (r *run) startAttacher() {
 func attachmentOf(pv *v1.PersistentVolume) attachment {
 	c := pv.Spec.CSI
 	return attachment{name: attachmentName(c.Driver, c.VolumeHandle), volume: pv.Name,
-		driver: c.Driver, unique: v1.UniqueVolumeName("kubernetes.io/csi/" + c.Driver + "^" + c.VolumeHandle)}
+		driver: c.Driver,
+		unique: v1.UniqueVolumeName("kubernetes.io/csi/" + c.Driver + "^" + c.VolumeHandle)}
 }
 
 // attachmentName returns the name that the attach/detach controller gives a VolumeAttachment.

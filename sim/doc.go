@@ -9,6 +9,8 @@
 //	disk       a file system
 //	network    the network of pods and the manifest URL
 //	host       cgroups and the machine
+//	plugins    plugins of the node, which register by sockets
+//	csi        CSI drivers
 //	apiserver  an API server
 //	truth      the history of what really happened
 //	oracle     the invariants that every run has to keep

@@ -171,8 +171,8 @@ var mutants = []mutant{
 	{
 		name:     "garbage collection of images that are in use",
 		file:     "core/imagegc/imagegc.go",
-		old:      "if isUsed {",
-		new:      "if isUsed && id == \"\" {",
+		old:      "if names[id] || slices.ContainsFunc(",
+		new:      "if id == \"\" && slices.ContainsFunc(",
 		scenario: "image-gc", seeds: "1-300",
 	},
 	{
@@ -667,8 +667,8 @@ var mutants = []mutant{
 	{
 		name: "the cgroup is removed before the containers have ended",
 		file: "core/pod/plan.go",
-		old:  "	p.persistRecord(env, w)\n	if p.stopAllContainers(env, w) || ",
-		new: "	p.persistRecord(env, w)\n" +
+		old:  "	p.enforceStorageLimits(env, w)\n	if p.stopAllContainers(env, w) || ",
+		new: "	p.enforceStorageLimits(env, w)\n" +
 			"	if p.isSettled() && p.removeCgroups(env) || p.stopAllContainers(env, w) || ",
 		scenario: "resources", seeds: "1-50",
 	},
@@ -1951,8 +1951,8 @@ var mutants = []mutant{
 		scenario: "shutdown-agent-restart", seeds: "1-100",
 	},
 	{
-		// An agent that is started in the middle of a shutdown, and cannot reach the API server, is given
-		// its pods after their group was reached.
+		// An agent that is started in the middle of a shutdown, and cannot reach the API server, is
+		// given its pods after their group was reached.
 		name:     "a pod that comes after its group was reached is not ended",
 		file:     "core/nodeshutdown.go",
 		old:      "if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
@@ -2265,8 +2265,8 @@ var mutants = []mutant{
 	{
 		name:     "images are removed that pods are about to use",
 		file:     "core/imagegc/imagegc.go",
-		old:      "slices.Concat(containers, pods) {",
-		new:      "slices.Concat(containers, pods[:0]) {",
+		old:      "{r.InUse, pods} {",
+		new:      "{r.InUse, pods[:0]} {",
 		scenario: "image-churn", seeds: "1-100",
 	},
 	{

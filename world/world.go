@@ -20,8 +20,8 @@
 //     operation is unknown. It is also unknown after KindUnavailable and KindInternal: the core has
 //     to inspect the object. After every other kind the operation had no effect.
 //
-// Start reading at Event and Effect, then cancel.go, cri.go, fs.go, api.go, host.go, network.go, plugins.go,
-// csi.go, requests.go and log.go.
+// Start reading at Event and Effect, then cancel.go, cri.go, fs.go, api.go, host.go, network.go,
+// plugins.go, csi.go, requests.go and log.go.
 package world
 
 import "time"

@@ -184,6 +184,10 @@ func countPortMetrics(t *testing.T, numbers *portmetrics.Metrics) {
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 			return errors.New("it fails, to be counted")
 		})
+	_ = numbers.CSICalls("driver.test")(t.Context(), "/csi.v1.Node/NodeStageVolume", nil, nil, nil,
+		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			return nil
+		})
 	for _, call := range []string{"List", "Get", "GetAllocatableResources"} {
 		_, _ = numbers.PodResourceCalls(t.Context(), nil, &grpc.UnaryServerInfo{
 			FullMethod: "/v1.PodResourcesLister/" + call,

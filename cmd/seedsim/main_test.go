@@ -107,6 +107,13 @@ func TestPlanReplays(t *testing.T) {
 	if err != nil || byFile != bySeed {
 		t.Errorf("the seed prints %q, its plan %q, %v", bySeed, byFile, err)
 	}
+	alone, err := call("replay", "--plan", file)
+	if err != nil || alone != bySeed {
+		t.Errorf("the plan without a scenario prints %q, %v", alone, err)
+	}
+	if _, err := call("replay"); err == nil || !strings.Contains(err.Error(), "--plan FILE") {
+		t.Errorf("without a scenario and a plan: %v", err)
+	}
 }
 
 func TestReplayDump(t *testing.T) {

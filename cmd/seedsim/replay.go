@@ -32,16 +32,26 @@ func (s *source) flags(c *cobra.Command, withFile bool) {
 	s.strategy.add(c)
 	if withFile {
 		c.Flags().StringVar(&s.file, "plan", "",
-			"run the plan in this file, one of SCENARIO, instead of generating one from the seed")
+			"run the plan in this file, which names its scenario, instead of generating one")
 	}
 }
 
-func (s *source) plan(name string) (*plan.Plan, error) {
-	scenario, err := findOne(name)
-	if err != nil {
-		return nil, err
+// args checks the arguments besides flags: the scenario, which may be left out if there is a plan.
+func (s *source) args(c *cobra.Command, args []string) error {
+	if s.file != "" && len(args) == 0 {
+		return nil
 	}
+	return exactArgs(1)(c, args)
+}
+
+// plan returns the plan for the arguments besides flags. A scenario that is given beside a file
+// must be that of the plan.
+func (s *source) plan(args []string) (*plan.Plan, error) {
 	if s.file == "" {
+		scenario, err := findOne(args[0])
+		if err != nil {
+			return nil, err
+		}
 		return s.strategy.generate(scenario, s.seed)
 	}
 	if s.strategy.order != "" {
@@ -52,9 +62,13 @@ func (s *source) plan(name string) (*plan.Plan, error) {
 		return nil, fmt.Errorf("--plan: %w", err)
 	}
 	p, err := plan.Parse(s.file, data)
+	if err != nil || len(args) == 0 {
+		return p, err
+	}
+	scenario, err := findOne(args[0])
 	if err == nil && p.Spec.Scenario != scenario.Metadata.Name {
 		err = fmt.Errorf("%s: it is a plan of scenario %s, not of %s", s.file,
-			p.Spec.Scenario, name)
+			p.Spec.Scenario, args[0])
 	}
 	return p, err
 }
@@ -66,7 +80,7 @@ func planCommand() *cobra.Command {
 		Short: "Print the plan of a run as a file, for replay --plan",
 		Args:  exactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := from.plan(args[0])
+			p, err := from.plan(args)
 			if err != nil {
 				return err
 			}
@@ -85,14 +99,14 @@ func replayCommand() *cobra.Command {
 	var log logFlags
 	var files reportFlags
 	c := &cobra.Command{
-		Use:   "replay SCENARIO --seed N",
+		Use:   "replay SCENARIO (--seed N | --plan FILE)",
 		Short: "Run one seed or plan, and print what happens",
 		Long: "Run one seed or plan, and print what happens: as lines with --log, as a page for a\n" +
 			"browser with --html, as a trace for ui.perfetto.dev with --trace. Page and trace are\n" +
 			"written when the run has ended.",
-		Args: exactArgs(1),
+		Args: from.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := from.plan(args[0])
+			p, err := from.plan(args)
 			if err != nil {
 				return err
 			}
@@ -122,7 +136,7 @@ func replayCommand() *cobra.Command {
 type logFlags struct {
 	isOn bool
 	pod  string
-	from time.Duration
+	from virtualTime
 	only []string
 }
 
@@ -130,7 +144,8 @@ func (l *logFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&l.isOn, "log", false,
 		"print every event and effect of the agent, every fact, and what the plan does")
 	c.Flags().StringVar(&l.pod, "pod", "", "with --log, only lines about a pod, by name")
-	c.Flags().DurationVar(&l.from, "from", 0, "with --log, only lines from a virtual time on")
+	c.Flags().Var(&l.from, "from",
+		"with --log, only lines from a virtual time on, such as 1m30s or 1:30")
 	c.Flags().StringSliceVar(&l.only, "only", nil,
 		"with --log, only lines of these kinds: events, effects, facts, plan")
 }
@@ -154,7 +169,7 @@ func (l *logFlags) printer(p *plan.Plan, write func(string)) (*trace.Printer, er
 		}
 		return nil, fmt.Errorf("--pod %s: the plan has %s", l.pod, strings.Join(names, ", "))
 	}
-	printer := &trace.Printer{Write: write, From: l.from}
+	printer := &trace.Printer{Write: write, From: time.Duration(l.from)}
 	if l.pod != "" {
 		printer.Pod = plan.ManifestName(p.Spec.PodNamed(l.pod).Manifest)
 	}
@@ -222,13 +237,13 @@ func shrinkCommand() *cobra.Command {
 	var tries int
 	var to string
 	c := &cobra.Command{
-		Use:   "shrink SCENARIO --seed N",
+		Use:   "shrink SCENARIO (--seed N | --plan FILE)",
 		Short: "Reduce a failing plan to a small one that fails by the same oracle",
 		Long: "Reduce a failing plan to a small one that fails by the same oracle, about the same\n" +
 			"pod. An interrupt ends the search; the smallest plan so far is printed.",
-		Args: exactArgs(1),
+		Args: from.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := from.plan(args[0])
+			p, err := from.plan(args)
 			if err != nil {
 				return err
 			}

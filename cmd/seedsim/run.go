@@ -211,7 +211,7 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 				f.Message, f.Replay)
 		}
 		fmt.Fprintf(w, "%s: %d failures, %.0f virtual seconds in %.1f s (%.0f per "+
-			"second), %d events, hash %s\n", rep.What, len(rep.Failures),
+			"second), %d events, hash of all runs %s\n", rep.What, len(rep.Failures),
 			rep.VirtualSeconds, rep.WallSeconds, rep.VirtualSeconds/rep.WallSeconds, rep.Events,
 			rep.Hash)
 	}

@@ -15,13 +15,13 @@ import (
 func sweepCommand() *cobra.Command {
 	var flags sweepFlags
 	c := &cobra.Command{
-		Use:   "sweep SCENARIO --seed N",
+		Use:   "sweep SCENARIO (--seed N | --plan FILE)",
 		Short: "Run one plan without faults again and again, with a strike after another effect",
 		Long: "Run one plan without faults once for each effect of the agent that changes\n" +
 			"something, with a strike right after it. Without a flag for the strike: by each.",
-		Args: exactArgs(1),
+		Args: flags.from.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			rep, err := flags.run(args[0])
+			rep, err := flags.run(args)
 			if err != nil || rep == nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func (f *sweepFlags) chosen() []sweep.Strike {
 }
 
 // run sweeps a scenario. It returns no report if it has only written a plan.
-func (f *sweepFlags) run(name string) (*report, error) {
+func (f *sweepFlags) run(args []string) (*report, error) {
 	strikes := f.chosen()
 	if err := checkJobs(f.jobs); err != nil {
 		return nil, err
@@ -83,9 +83,13 @@ func (f *sweepFlags) run(name string) (*report, error) {
 	case f.output != "" && (f.change < 1 || len(strikes) != 1):
 		return nil, fmt.Errorf("-o %s: needs --after and one strike", f.output)
 	}
-	p, err := f.from.plan(name)
+	p, err := f.from.plan(args)
 	if err != nil {
 		return nil, err
+	}
+	name := p.Spec.Scenario
+	if len(args) > 0 {
+		name = args[0] // or its file
 	}
 	points, err := sweep.Points(p)
 	if err != nil {

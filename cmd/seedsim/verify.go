@@ -17,14 +17,14 @@ import (
 func verifyCommand() *cobra.Command {
 	var from source
 	c := &cobra.Command{
-		Use:   "verify SCENARIO --seed N",
+		Use:   "verify SCENARIO (--seed N | --plan FILE)",
 		Short: "Check that a plan has one run only, also over restores of the agent's snapshot",
 		Long: "Run a plan twice, then with the agent replaced by its restored snapshot after every\n" +
 			"event, and compare all events, effects, facts and the verdict. If the runs differ, print\n" +
 			"the first event that does, the restore that it takes, and what of the agent's state differs.",
-		Args: exactArgs(1),
+		Args: from.args,
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := from.plan(args[0])
+			p, err := from.plan(args)
 			if err != nil {
 				return err
 			}

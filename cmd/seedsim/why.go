@@ -22,12 +22,12 @@ func whyCommand() *cobra.Command {
 	var opts why.Options
 	var jobs int
 	c := &cobra.Command{
-		Use:   "why SCENARIO --seed N",
+		Use:   "why SCENARIO (--seed N | --plan FILE)",
 		Short: "Find the step that decides a failure",
 		Long: "Replay a failing run up to an event, let chance go another way from there, and count\n" +
 			"how often the same oracle fails: many times each, for events that come closer and closer\n" +
 			"to the one that decides. Prints the share of failures by event, and the decisive step.",
-		Args: exactArgs(1),
+		Args: from.args,
 		RunE: func(c *cobra.Command, args []string) error {
 			if opts.Runs < 1 {
 				return fmt.Errorf("--runs %d: must be at least 1", opts.Runs)
@@ -35,7 +35,7 @@ func whyCommand() *cobra.Command {
 			if err := checkJobs(jobs); err != nil {
 				return err
 			}
-			p, err := from.plan(args[0])
+			p, err := from.plan(args)
 			if err != nil {
 				return err
 			}

@@ -196,7 +196,7 @@ func TestParseConfigNamesTheField(t *testing.T) {
 		"# nothing\n": "/0.yaml: the file is empty, want kind CredentialProviderConfig",
 		"kind: Pod\n": "/0.yaml: want apiVersion kubelet.config.k8s.io/v1, " +
 			`kind CredentialProviderConfig; have apiVersion "", kind "Pod"`,
-		header:                       "/0.yaml: providers: Required value: a configuration has at least one plugin",
+		header:                       "/0.yaml: providers: Required value: ",
 		header + "providrs: []\n":    "/0.yaml: unknown fields: providrs",
 		header + "providers: [{}]\n": "/0.yaml: [providers[0].name: Invalid value: \"\"",
 		strings.Replace(pluginConfig, "name: ecr", "name: a/b", 1): "/0.yaml: providers[0].name: ",

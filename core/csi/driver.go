@@ -25,21 +25,23 @@ type Driver struct {
 
 // Session is one plugin, from the time that it is to be registered.
 type Session struct {
-	Registration string `json:"registration"` // identifies the plugin and its attempt
+	Socket       string `json:"socket"`       // identifies the plugin
+	Registration string `json:"registration"` // and the attempt to register it
 	Endpoint     string `json:"endpoint"`
 	// Registered reports whether the plugin was notified of its registration, so that it is used.
 	Registered bool               `json:"registered,omitempty"`
 	Op         world.OpID         `json:"op,omitempty"`
 	Info       *world.CSINodeInfo `json:"info,omitempty"` // checked
 	AskAt      time.Time          `json:"askAt,omitzero"` // when to ask again; zero: not at all
+	Attempts   Attempts           `json:"attempts,omitzero"`
 	// Problem is why the plugin cannot be registered.
 	Problem string `json:"problem,omitempty"`
 }
 
 // Plugin is a CSI plugin that is registered, or could be.
 type Plugin struct {
-	Name, Endpoint, Registration string
-	Registered                   bool
+	Name, Endpoint, Socket, Registration string
+	Registered                           bool
 }
 
 // The bounds of what is kept of a driver.
@@ -56,9 +58,10 @@ const DriverComponent = "csidriver"
 // DriverKey returns the key of a driver.
 func DriverKey(name string) timer.Key { return timer.Key{Component: DriverComponent, Name: name} }
 
-// ObservePlugins applies which CSI plugins there are, and returns the sorted names of the drivers
-// that changed.
-func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
+// ObservePlugins applies which CSI plugins and sockets there are, and returns the sorted names of
+// the drivers that changed. Between two attempts to register a plugin it is none, but its socket is
+// there: what the cluster knows of it stays.
+func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (changed []string) {
 	if !n.Enabled {
 		return nil
 	}
@@ -67,9 +70,9 @@ func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
 	for name, d := range before { //ordered: each by itself
 		n.Drivers[name] = &Driver{}
 		for _, s := range d.Sessions {
-			isThere := func(p Plugin) bool { return p.Name == name && p.Registration == s.Registration }
-			if i := slices.IndexFunc(plugins, isThere); i >= 0 {
-				s.Registered = plugins[i].Registered
+			i := slices.IndexFunc(plugins, func(p Plugin) bool { return p.Socket == s.Socket })
+			if s.Registered = i >= 0 && plugins[i].Registered; i < 0 && sockets[s.Socket] ||
+				i >= 0 && plugins[i].Name == name && plugins[i].Registration == s.Registration {
 				n.Drivers[name].Sessions = append(n.Drivers[name].Sessions, s)
 			}
 		}
@@ -83,7 +86,8 @@ func (n *Node) ObservePlugins(plugins []Plugin) (changed []string) {
 		if !slices.ContainsFunc(d.Sessions, func(s Session) bool {
 			return s.Registration == p.Registration
 		}) {
-			s := Session{Registration: p.Registration, Endpoint: p.Endpoint, Registered: p.Registered}
+			s := Session{Socket: p.Socket, Registration: p.Registration, Endpoint: p.Endpoint,
+				Registered: p.Registered}
 			if len(n.Drivers) > driversMax {
 				s.Problem = fmt.Sprintf("the node has %d CSI drivers, and can have no more", driversMax)
 			}
@@ -182,7 +186,7 @@ func (n *Node) PlanDriver(name string, env *Env) time.Time {
 	}
 	for i := range d.Sessions {
 		s := &d.Sessions[i]
-		if s.Problem != "" || s.Op != 0 {
+		if s.Problem != "" || s.Op != 0 || s.Attempts.isWaiting(env.Effects.Now(), &wake) {
 			continue
 		}
 		object, _ := env.driverObject(name)
@@ -242,14 +246,18 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 		default:
 			problem = checkInfo(info)
 		}
-		if problem == "" {
+		switch {
+		case problem == "":
 			s.Info = info
+			s.Attempts.succeed()
 			s.checkTopology(env)
-		} else if problem = budget.CutMessage(problem); s.Info == nil {
-			s.Problem = problem
-		} else {
-			env.Effects.Log(world.LevelError, "Failed to update CSIDriver", "driver", r.Owner.Name,
-				"err", problem)
+		case s.Info == nil && !ev.Err.Has(world.KindTimeout) && !ev.Err.Has(world.KindUnavailable):
+			s.Problem = budget.CutMessage(problem)
+		default: // it is asked again: it may be about to start, or busy
+			if s.Attempts.fail(ev.Time, problem); s.Attempts.Failures == 1 {
+				env.Effects.Log(world.LevelError, "Failed to ask a CSI driver for its node", "driver",
+					r.Owner.Name, "err", s.Attempts.Problem)
+			}
 		}
 	}
 }

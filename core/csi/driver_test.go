@@ -52,7 +52,7 @@ func TestRegistrationAfterRestart(t *testing.T) {
 // A driver is not registered if its topology contradicts the Node, its answer is wrong or fails, or
 // the API server refuses its entry.
 func TestRefusedRegistration(t *testing.T) {
-	p := Plugin{Name: driverName, Endpoint: "/d.sock", Registration: "1"}
+	p := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"}
 	for want, prepare := range map[string]func(*node){
 		`driver reported "zone":"a" but existing label is "zone":"b"`: func(n *node) {
 			n.object.Labels = map[string]string{"zone": "b"}
@@ -91,9 +91,9 @@ func TestCSINodeWriteFails(t *testing.T) {
 		n := newNode(t).run()
 		n.calls = nil
 		n.fail["UpdateObject"] = f
-		n.observe(Plugin{Name: driverName, Endpoint: "/d.sock", Registration: "1"})
+		n.observe(Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"})
 		n.wait(time.Second)
-		n.observe(Plugin{Name: driverName, Endpoint: "/d.sock", Registration: "1"})
+		n.observe(Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"})
 		n.expect("info", "update CSINode")
 	}
 }
@@ -110,8 +110,9 @@ func TestCSINodeOfAnotherNode(t *testing.T) {
 // While a driver is replaced, its volumes are used through the plugin that is registered.
 func TestReplacedDriver(t *testing.T) {
 	n := newReady(t)
-	old := Plugin{Name: driverName, Endpoint: "/d.sock", Registration: "1", Registered: true}
-	next := Plugin{Name: driverName, Endpoint: "/e.sock", Registration: "2"}
+	old := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1",
+		Registered: true}
+	next := Plugin{Name: driverName, Endpoint: "/e.sock", Socket: "s2", Registration: "2"}
 	n.hold["GetCSINodeInfo"] = true
 	n.observe(old, next)
 	if s := n.node.session(driverName); s == nil || s.Endpoint != "/d.sock" {

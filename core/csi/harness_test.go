@@ -408,7 +408,7 @@ func (n *node) performAPI(body any) (any, *world.Error) {
 // register registers the driver, as package plugins does.
 func (n *node) register() *node {
 	n.t.Helper()
-	p := Plugin{Name: driverName, Endpoint: "/d.sock", Registration: "1"}
+	p := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"}
 	n.observe(p)
 	if ready, problem := n.node.Registration(p, n.env()); !ready {
 		n.t.Fatalf("the driver is not ready: %q", problem)
@@ -420,7 +420,11 @@ func (n *node) register() *node {
 
 // observe has the registry report its plugins, and applies what the Node gets.
 func (n *node) observe(plugins ...Plugin) {
-	for _, name := range n.node.ObservePlugins(plugins) {
+	sockets := map[string]bool{}
+	for _, p := range plugins {
+		sockets[p.Socket] = true
+	}
+	for _, name := range n.node.ObservePlugins(plugins, sockets) {
 		n.queue = append(n.queue, DriverKey(name), ObjectOwner)
 		for _, volume := range n.node.Retry(name) {
 			n.queue = append(n.queue, VolumeKey(volume))
@@ -497,8 +501,8 @@ func (n *node) restart() *node {
 	return n.run()
 }
 
-// expect fails unless the driver and the API server were asked for this since the last time, and for
-// nothing else.
+// expect fails unless the driver and the API server were asked for this since the last time, and
+// for nothing else.
 func (n *node) expect(want ...string) {
 	n.t.Helper()
 	if !slices.Equal(n.calls, want) {

@@ -158,8 +158,8 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	}
 }
 
-// handleFailure handles that an operation of publish, or one after it, has failed. Unless the volume
-// was published before, it is published again.
+// handleFailure handles that an operation of publish, or one after it, has failed. Unless the
+// volume was published before, it is published again.
 func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Event) {
 	message := ev.Err.Message
 	switch r.Call {

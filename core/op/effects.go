@@ -119,8 +119,8 @@ func (o *Effects) issue(with issuing, owner Owner, subject string, timeout time.
 // Abandon abandons an operation: its completion will be dropped.
 func (o *Effects) Abandon(id world.OpID) { o.table.Remove(id) }
 
-// Cancel abandons an operation, and has it canceled if that is possible: what it does is unknown. The
-// slots of a lane that it holds are free soon for what is requested instead.
+// Cancel abandons an operation, and has it canceled if that is possible: what it does is unknown.
+// The slot of a lane that it holds is free soon for what is requested instead.
 func (o *Effects) Cancel(id world.OpID) {
 	if r, ok := o.table.Records[id]; ok && !r.Refused {
 		o.Emit(&world.CancelOperation{Operation: id})

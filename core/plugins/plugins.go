@@ -115,10 +115,21 @@ type Prepare func(Candidate) (ready bool, problem string)
 // Candidate is a plugin that has answered, and is registered or could be.
 type Candidate struct {
 	Plugin
-	// Registration identifies the socket's file, and the attempt to register its plugin.
-	Registration string
+	Socket       string // identifies the socket's file
+	Registration string // identifies the attempt to register the plugin
 	Registered   bool
 }
+
+// SocketIDs returns what identifies the files of all sockets, whatever their plugins have answered.
+func (r *Registry) SocketIDs() map[string]bool {
+	ids := make(map[string]bool, len(r.Sockets))
+	for path, s := range r.Sockets { //ordered: a set
+		ids[s.id(path)] = true
+	}
+	return ids
+}
+
+func (s *Socket) id(path string) string { return path + " " + s.File }
 
 // Candidates returns the plugins that are registered or could be, by the paths of their sockets.
 func (r *Registry) Candidates() []Candidate {
@@ -132,8 +143,8 @@ func (r *Registry) Candidates() []Candidate {
 }
 
 func (s *Socket) candidate(path string) Candidate {
-	return Candidate{Plugin: s.Answer.Plugin, Registered: s.Registered,
-		Registration: path + " " + s.File + " " + s.AskedAt.UTC().Format(time.RFC3339Nano)}
+	return Candidate{Plugin: s.Answer.Plugin, Socket: s.id(path), Registered: s.Registered,
+		Registration: s.id(path) + " " + s.AskedAt.UTC().Format(time.RFC3339Nano)}
 }
 
 // Plan asks the plugins that are not registered, and returns when to plan again. It registers those

@@ -105,8 +105,8 @@ func (p *Pod) ShutDown(period time.Duration, now time.Time) {
 		Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)
 }
 
-// endForNode ends the pod for the sake of the node. One that is being deleted is reported as ended
-// for that (statusPostTerminating in pkg/kubelet/pod_workers.go).
+// endForNode ends the pod for the sake of the node, its disks included. One that is being deleted
+// is reported as ended for that (statusPostTerminating in pkg/kubelet/pod_workers.go).
 func (p *Pod) endForNode(end Termination, now time.Time) {
 	p.startTermination(end, now)
 	if t := &p.Termination; t.Reason == reasonDeleted {

@@ -134,8 +134,8 @@ func TestNothingIsReleasedUnderRunningContainer(t *testing.T) {
 	}
 }
 
-// The limits of a pod are enforced while it ends, and while a changed container is stopped: that may
-// take as long as the author of the pod likes. It is evicted once.
+// The limits of a pod are enforced while it ends, and while a changed container is stopped: that
+// may take as long as the author of the pod likes. It is evicted once.
 func TestLimitsWhileContainersAreStopped(t *testing.T) {
 	for _, isDeleted := range []bool{true, false} {
 		p := withVolume(v1.VolumeMount{MountPath: "/data"})

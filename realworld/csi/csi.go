@@ -4,8 +4,8 @@
 // The contract of the port: Do never blocks; every effect is completed by exactly one event, before
 // or soon after its deadline. Each call has a connection of its own, which is closed after it, so a
 // driver that was restarted is reached at once. What a driver sends is bounded
-// (world.CSIAnswerBytesMax, world.CSIErrorBytesMax). No error shows a secret: its value is replaced,
-// also in what a driver answers.
+// (world.CSIAnswerBytesMax, world.CSIErrorBytesMax). No error shows a secret: its value is
+// replaced, also in what a driver answers.
 //
 // The drivers speak version 1 of the specification. The messages are those of v1.13; what v1.13 has
 // removed and kubelets of Kubernetes 1.36 still use, the condition of a volume, is in condition.go.

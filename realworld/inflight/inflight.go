@@ -2,9 +2,9 @@
 // ports of the runtime, the API server, the file system, the network and the host use it.
 //
 // The contract: Start never blocks, and every effect is completed by exactly one event, whose body
-// or error comes from the port. The context of an effect is done at the effect's deadline, when the
-// effect is canceled and when the port is closed. The loop's lanes bound how many effects are in flight. Start reading at
-// Operations.
+// or error comes from the port. The context of an effect is done at its deadline, when it is
+// canceled and when the port is closed. The loop's lanes bound how many effects are in flight. Start
+// reading at Operations.
 package inflight
 
 import (

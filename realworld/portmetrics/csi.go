@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// csiDriversMax bounds the drivers that have a label value of their own. A node has a handful, whose
-// names come from plugins.
+// csiDriversMax bounds the drivers that have a label value of their own. Their names come from
+// plugins, of which a node has a handful.
 const csiDriversMax = 64
 
 // csiMetrics are the metrics of the calls of CSI drivers.

@@ -3,6 +3,7 @@ package portmetrics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"net/http"
@@ -14,8 +15,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -251,5 +255,38 @@ func TestPodResourceCalls(t *testing.T) {
 		if got := testutil.ToFloat64(c.WithLabelValues("v1")); got != want {
 			t.Errorf("counted %v, want %v", got, want)
 		}
+	}
+}
+
+// Each call of a CSI driver is counted by the code of its answer, and there is a bound on the
+// drivers that have a label of their own.
+func TestCSICalls(t *testing.T) {
+	n := newMetrics(time.Time{})
+	call := func(driver string, err error) {
+		t.Helper()
+		got := n.CSICalls(driver)(t.Context(), "/csi.v1.Node/NodeStageVolume", nil, nil, nil,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+				return err
+			})
+		if !errors.Is(got, err) {
+			t.Errorf("gives %v, want %v", got, err)
+		}
+	}
+	call("a.test", nil)
+	call("a.test", status.Error(codes.Aborted, "pending"))
+	for i := range csiDriversMax {
+		call(fmt.Sprint("driver-", i), nil)
+	}
+	counted := func(driver, code string) uint64 {
+		var m dto.Metric
+		metric := n.csi.durations.WithLabelValues(driver, "/csi.v1.Node/NodeStageVolume", code, "false")
+		if err := metric.(prometheus.Metric).Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m.Histogram.GetSampleCount()
+	}
+	if counted("a.test", "OK") != 1 || counted("a.test", "Aborted") != 1 ||
+		counted("driver-0", "OK") != 1 || counted(other, "OK") != 1 {
+		t.Error("the calls are not counted by driver and code")
 	}
 }

@@ -95,8 +95,8 @@ func (d *Drivers) Start(name, endpoint string, is *plan.CSIDriver) {
 	d.record(truth.DriverStarted, p)
 }
 
-// Stop ends the process of the driver at an endpoint, if there is one. Its calls in flight fail, and
-// what it has mounted stays.
+// Stop ends the process of the driver at an endpoint, if there is one. Its calls in flight fail.
+// What it has mounted stays.
 func (d *Drivers) Stop(endpoint string) {
 	p := d.running[endpoint]
 	if p == nil {

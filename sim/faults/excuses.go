@@ -79,8 +79,7 @@ func (f *Injector) intervalOf(w *window, call string) interval {
 func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 	for i := range e.injector.windows {
 		w := &e.injector.windows[i]
-		if w.applies(call) && e.injector.intervalOf(w, call).overlaps(from, to) &&
-			(w.Class != plan.FaultDiskFull || slices.Contains(diskFullCalls, call)) {
+		if w.applies(call) && e.injector.intervalOf(w, call).overlaps(from, to) {
 			return true
 		}
 	}

@@ -56,6 +56,10 @@ func TestExcuses(t *testing.T) {
 			t.Errorf("at %d s: a window has started: %t", c.seconds, got)
 		}
 	}
+	for _, class := range plan.FaultClasses() { // a class without a case panics
+		w := window{FaultWindow: &plan.FaultWindow{Class: class}}
+		w.applies("ExecSync")
+	}
 	// A window that is not open yet is no excuse for a call of an unknown time.
 	unopened := NewExcuses(NewInjector(spec, plan.Start))
 	if unopened.MayHaveFailed("TCPConnect", time.Time{}, at(60)) {

@@ -155,7 +155,8 @@ func (f *Injector) APIReach(now time.Time) apiserver.Reachability {
 	return worst
 }
 
-// applies reports whether the window's faults can apply to a call.
+// applies reports whether the window's faults can apply to a call. Each class has a case, also one
+// of a whole port, and one that explains no call: by applies, oracles decide what they excuse.
 func (w *window) applies(call string) bool {
 	switch w.Class {
 	case plan.FaultEventsLost, plan.FaultEventsLate, plan.FaultEventsTwice:
@@ -170,16 +171,23 @@ func (w *window) applies(call string) bool {
 		return false
 	case plan.FaultAgentStalls:
 		return true // no response is handled before the end
+	case plan.FaultFileEvents:
+		return call == fileEvent
+	case plan.FaultDiskFull:
+		return slices.Contains(diskFullCalls, call)
+	case plan.FaultLatency, plan.FaultSlowPort, plan.FaultErrorBefore, plan.FaultErrorAfter,
+		plan.FaultResponseLost:
+		isNotice := call == runtime.CallEvent || call == apiserver.CallObject || call == fileEvent
+		return !isNotice && w.hasCall(call)
 	}
-	if w.Class.AffectsAPI() {
-		return w.appliesToAPI(call)
-	}
-	if call == runtime.CallEvent || call == apiserver.CallObject {
-		return false
-	}
-	if call == "FileChanged" || w.Class == plan.FaultFileEvents {
-		return call == "FileChanged" && w.Class == plan.FaultFileEvents
-	}
+	return w.appliesToAPI(call)
+}
+
+// fileEvent is the name by which the outcomes of notifications of changed files are decided.
+const fileEvent = "FileChanged"
+
+// hasCall reports whether the window has a call among those that it is limited to, if it is.
+func (w *window) hasCall(call string) bool {
 	return len(w.Calls) == 0 || slices.Contains(w.Calls, call)
 }
 
@@ -191,9 +199,11 @@ func (w *window) appliesToAPI(call string) bool {
 	case plan.FaultWatchGap:
 		return call == apiserver.CallObject || call == "WatchObjects"
 	case plan.FaultAPIThrottled:
-		return plan.IsAPICall(call) && (len(w.Calls) == 0 || slices.Contains(w.Calls, call))
+		return plan.IsAPICall(call) && w.hasCall(call)
+	case plan.FaultAPIDown, plan.FaultAPIPartition, plan.FaultAPIUnauthorized:
+		return call == apiserver.CallObject || plan.IsAPICall(call)
 	}
-	return call == apiserver.CallObject || plan.IsAPICall(call)
+	panic("faults: no case says which calls the class " + string(w.Class) + " may explain")
 }
 
 // apply adds a fault of the window to the outcome of a call.

@@ -20,9 +20,10 @@ import (
 // Four writes have to be made even if they change nothing. Each agent, and each sandbox, has the
 // limits of the pod's cgroup written: an agent that was killed may have left them half written.
 // Each agent writes a pod's /etc/hosts before the first container that it creates in a sandbox: the
-// file is not synced, and an earlier sandbox may have been removed with it. Each agent writes what a
-// CSI volume is before it has the volume published, as it cannot know that the file is durable. Each run has its file
-// of the termination message emptied: an earlier run may have had the same number.
+// file is not synced, and an earlier sandbox may have been removed with it. Each run
+// has its file of the termination message emptied: an earlier run may have had the same number.
+// Each agent writes what a CSI volume is before it has it staged or published: it cannot know that
+// the file is durable.
 type economy struct {
 	// writtenAt is when any client latest changed a file, cgroup or object, or the agent wrote it
 	// because it had to.
@@ -73,6 +74,8 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 		}
 	case truth.PowerLost:
 		clear(o.writtenAt)
+	case truth.VolumeUnstaged, truth.VolumeUnpublished: // the file is about to be removed
+		delete(o.writtenAt, path.Dir(f.Path)+"/vol_data.json")
 	case truth.SandboxCreated, truth.SandboxStopped, truth.SandboxRemoved:
 		if o.sandboxChangedAt == nil {
 			o.sandboxChangedAt = map[string]time.Time{}
@@ -99,7 +102,7 @@ func (o *economy) mayBeUnknown(m *model, path string) bool {
 
 // mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
 func (o *economy) mustBeRepeated(m *model, path string) bool {
-	if strings.HasSuffix(path, "/vol_data.json") {
+	if strings.HasSuffix(path, "/vol_data.json") { // also if the volume was let go meanwhile
 		return m.agentStartedAt.After(o.writtenAt[path])
 	}
 	if uid, below := childName(m.opts.PodsDir, path); below {

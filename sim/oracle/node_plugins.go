@@ -41,8 +41,8 @@ const (
 	pluginAskedBound = 400 * time.Millisecond
 )
 
-// pluginCalls are those by which a plugin becomes registered. The cluster has to know of a CSI driver
-// before.
+// pluginCalls are those by which a plugin becomes registered. The cluster has to know of a CSI
+// driver before.
 var pluginCalls = []string{"PluginSocketsObserved", "GetPluginInfo", "NotifyPluginRegistration",
 	"GetCSINodeInfo", "GetObject", "CreateObject", "UpdateObject", "PatchObject"}
 

@@ -325,6 +325,23 @@ func TestTurnOfGroup(t *testing.T) {
 			s.losePower()
 		}
 	}
+	runCases(t, []testCase{
+		{"the first group does not begin to end", "shutdown", serve(6)},
+		{"the first group has just had its turn", "", serve(4)},
+		{"a pod of the first group that is deleted is waited for", "", afterDeleted(4)},
+		{"the second group does not begin to end after it", "shutdown", afterDeleted(6)},
+		{"the second group does not begin to end", "shutdown", func(s *script) {
+			ordinary, _ := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.end(1)
+			s.wait(6)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}},
+	})
+}
+
+func TestTurnOfGroupAfterRestart(t *testing.T) {
 	// restart has another agent learn of the shutdown that goes on.
 	restart := func(s *script) {
 		s.machine(truth.ShutdownAnnounced, "")
@@ -365,21 +382,9 @@ func TestTurnOfGroup(t *testing.T) {
 		}
 	}
 	runCases(t, []testCase{
-		{"the first group does not begin to end", "shutdown", serve(6)},
-		{"the first group has just had its turn", "", serve(4)},
-		{"a pod of the first group that is deleted is waited for", "", afterDeleted(4)},
-		{"the second group does not begin to end after it", "shutdown", afterDeleted(6)},
 		{"the first group does not begin to end after a restart", "shutdown", restarted(21)},
 		{"the first group has just had its turn after a restart", "", restarted(19)},
 		{"a pod that the agent may not know does not end", "", latecomer(false)},
 		{"a pod does not end that the agent was given late", "shutdown", latecomer(true)},
-		{"the second group does not begin to end", "shutdown", func(s *script) {
-			ordinary, _ := shutdownScript(s)
-			s.machine(truth.ShutdownAnnounced, "")
-			ordinary.end(1)
-			s.wait(6)
-			s.CheckServed(s.now, nil)
-			s.losePower()
-		}},
 	})
 }

@@ -41,6 +41,7 @@ var changes = []string{
 	"CreateObject", "UpdateObject", "PatchObject", "DeleteObject", "CreateToken",
 	"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename", "Compress", "RemoveTree",
 	"ShareWithGroup", "MountMemory", "BindSubPath", "Unmount", "BindMount", "MountDevice", "MountNFS",
+	"StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume", "ExpandVolume",
 	"SetCgroup", "RemoveCgroup",
 }
 

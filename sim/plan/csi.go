@@ -27,7 +27,7 @@ type CSIDriver struct {
 	Lies int `json:"lies,omitempty"`
 }
 
-// HasCSIDriver reports whether a plan has a CSI driver of a name at some time, or any if the name is
+// HasCSIDriver reports whether a plan has a CSI driver of a name at some time; any, if the name is
 // empty.
 func (s *Spec) HasCSIDriver(name string) bool {
 	return slices.ContainsFunc(s.Happenings, func(h Happening) bool {

@@ -85,6 +85,9 @@ var faultClasses = append([]FaultClass{
 	FaultAgentStalls, FaultStaleStats,
 }, apiFaultClasses...)
 
+// FaultClasses returns the classes of faults.
+func FaultClasses() []FaultClass { return slices.Clone(faultClasses) }
+
 var apiFaultClasses = []FaultClass{
 	FaultAPIThrottled, FaultAPIDown, FaultAPIPartition, FaultAPIUnauthorized, FaultWatchLag,
 	FaultWatchGap,
@@ -132,7 +135,7 @@ var faultableCalls = func() []string {
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",
 		"MeasureTrees", "DelayShutdown",
 		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
-		"BindMount", "MountDevice", "MountNFS",
+		"BindMount", "MountDevice", "MountNFS", "ListMounts",
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
 		"ExpandVolume", "GetVolumeStats")
 }()

@@ -2,8 +2,8 @@ package plan
 
 import v1 "k8s.io/api/core/v1"
 
-// Where the volumes are that the simulated cluster provisions for claims, by the class of the claim. A
-// class with the name of a CSI driver has volumes of that driver.
+// Where the volumes are that the simulated cluster provisions for claims, by the class of the
+// claim. A class with the name of a CSI driver has volumes of that driver.
 const (
 	LocalVolumesDir = "/mnt/disks"   // of class local
 	HostVolumesDir  = "/srv/volumes" // of class host-path

@@ -120,9 +120,9 @@ func (w *Wire) receive(c *Call, serve func(*Call)) {
 	}
 }
 
-// Cancel ends the wait for an operation of the current incarnation of the agent, as the context of a
-// call that is canceled does: the call fails with KindUnavailable at once. One that is not in flight
-// is ignored.
+// Cancel ends the wait for an operation of the current incarnation of the agent, as that of a call
+// whose context is canceled: it fails with KindUnavailable at once. One that is not in flight is
+// ignored.
 func (w *Wire) Cancel(id world.OpID) {
 	i := slices.IndexFunc(w.inFlight, func(c *Call) bool { return id != 0 && c.Effect.Op == id })
 	if i < 0 || w.local || w.inFlight[i].replied {

@@ -3,8 +3,8 @@
 // as good as it is faithful, so a case that passes on one side only is a defect of the simulation.
 //
 // A case uses a port only through effects and completions, as the core does. Start reading at CRI
-// in cri.go, FileSystem in files.go, API in api.go, NetworkPort in network.go and CSIPort in csi.go.
-// Optional features of a runtime have their own suites: Exec, Logs and Events.
+// in cri.go, FileSystem in files.go, API in api.go, NetworkPort in network.go and CSIPort in
+// csi.go. Optional features of a runtime have their own suites: Exec, Logs and Events.
 package parity
 
 import (
@@ -159,8 +159,8 @@ const (
 	PluginDown    PluginFault = "down"     // the process has ended, and left its socket
 )
 
-// CSI is a world with a file system and a CSI driver of the suite, which stages volumes. Call is for
-// operations of both ports.
+// CSI is a world with a file system and a CSI driver of the suite, which stages volumes. Call is
+// for operations of both ports.
 type CSI interface {
 	World
 	// CallWithin is Call with the given deadline.
