@@ -257,7 +257,7 @@ func (r *run) recoverPanic(i *incarnation) {
 // nothing wrong otherwise.
 const (
 	turnsMax         = 1000 // turns of the loop at one instant
-	effectsOfNodeMax = 90   // effects of an agent in one second for the node, most of them at its start
+	effectsOfNodeMax = 90   // effects of an agent in one second for the node, as at its start
 	effectsPerPodMax = 60   // the same for each pod
 	// effectsPerContainerMax is the same for each container that a hostile pod has besides its own.
 	effectsPerContainerMax = 15
