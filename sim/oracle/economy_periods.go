@@ -30,9 +30,10 @@ const (
 	measuringBound = 5 * time.Second
 	// nodeReadPeriod is that of the reads of a Node that does not exist.
 	nodeReadPeriod = 7 * time.Second
-	// claimPeriod is that of the reads of a claim and a volume that are bound to each other, and
-	// unboundPeriod the first back-off after a read of others.
-	claimPeriod   = time.Minute
+	// claimPeriod is that of the reads of a claim and a volume that are bound to each other, less what
+	// the one before may have waited for its lane. unboundPeriod is the first back-off after a read of
+	// others.
+	claimPeriod   = time.Minute - time.Second
 	unboundPeriod = time.Second
 	// retryBound is the longest back-off: what waits for a lost call comes so long after its end.
 	retryBound = 32 * time.Second
