@@ -88,6 +88,7 @@ type pod struct {
 	servedCorrectly bool   // since the heal, a served status was right
 	servedProblem   string // what was wrong in the latest status that should have been right
 	isServed        bool   // the latest response has it
+	isUnserved      bool   // the latest response lacks it
 }
 
 // runHistory is what remains known of the runs of a container after their records are removed.
@@ -176,7 +177,10 @@ func (p *pod) unsetDesired(now time.Time) {
 	if p.spec != nil {
 		p.endedBefore = p.servedTerminal != "" || p.hasExitedForGood()
 	}
-	if m := p.model; m.agentDown || !p.isServed || now.Sub(m.agentStartedAt) < manifestNoticeBound {
+	m := p.model
+	isNew := m.agentStartedAt.After(p.firstDesiredAt) &&
+		now.Sub(m.agentStartedAt) < manifestNoticeBound
+	if m.agentDown || p.isUnserved || isNew {
 		p.minGrace = min(p.minGrace, orphanGrace) // the agent may never have heard of the pod
 	}
 	p.spec, p.removedAt, p.terminatingSince = nil, now, time.Time{}

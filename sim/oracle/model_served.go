@@ -16,7 +16,7 @@ const statusBound = 5 * time.Second
 // applyServed records what GET /pods served, after the oracles have checked it.
 func (m *model) applyServed(now time.Time, pods []*v1.Pod) {
 	for _, p := range m.podsInOrder {
-		p.isServed = false
+		p.isServed, p.isUnserved = false, true
 	}
 	for _, served := range pods {
 		p := m.pods[string(served.UID)]
@@ -24,7 +24,7 @@ func (m *model) applyServed(now time.Time, pods []*v1.Pod) {
 			p = m.podByUID(string(served.UID))
 			m.setFullName(p, served.Namespace, served.Name)
 		}
-		p.isServed, p.servedPhase = true, served.Status.Phase
+		p.isServed, p.isUnserved, p.servedPhase = true, false, served.Status.Phase
 		p.recordTerminalPhase(now, served)
 		p.recordServedStart(served)
 		if served.DeletionTimestamp != nil && p.spec == nil && p.terminatingSince.IsZero() {
