@@ -3,6 +3,8 @@ package core
 import (
 	"bytes"
 	"encoding/json"
+
+	"seedlet.dev/world"
 )
 
 // redactedSnapshot returns the snapshot as it is served, from which no agent can be restored.
@@ -24,7 +26,6 @@ const (
 	redactedText          = "[redacted]"
 	annotationLastApplied = "kubectl.kubernetes.io/last-applied-configuration" // the whole object
 	annotationPreStop     = "io.kubernetes.container.preStopHandler"           // may have headers
-	attributeTokens       = "csi.storage.k8s.io/serviceAccount.tokens"         // of a CSI volume
 )
 
 // redact returns JSON without what may be secret. The JSON has no white space outside of strings,
@@ -52,8 +53,8 @@ const (
 var secretKinds = map[string]valueKind{
 	"token": secretString, "password": secretString, "url": secretString,
 	annotationLastApplied: secretString, annotationPreStop: secretString,
-	attributeTokens: secretString,
-	"env":           secretList, "httpHeaders": secretList,
+	world.CSITokensKey: secretString,
+	"env":              secretList, "httpHeaders": secretList,
 	"secret": secretObject, "configMap": secretObject, "secrets": secretValues,
 }
 

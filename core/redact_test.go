@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
 )
 
 // Whatever may be secret is replaced, wherever it is; all else stays as it is.
@@ -30,8 +32,8 @@ func TestRedact(t *testing.T) {
 		{`{"\u0074oken":"x","` + annotationPreStop + `":"y","` + annotationLastApplied + `":"z\\"}`,
 			`{"\u0074oken":"[redacted]","` + annotationPreStop + `":"[redacted]","` +
 				annotationLastApplied + `":"[redacted]"}`},
-		{`{"secrets":{"user":"x","":null},"volumeContext":{"` + attributeTokens + `":"x","a":"kept"}}`,
-			`{"secrets":{"user":"[redacted]","":null},"volumeContext":{"` + attributeTokens +
+		{`{"secrets":{"user":"x","":null},"volumeContext":{"` + world.CSITokensKey + `":"x","a":"kept"}}`,
+			`{"secrets":{"user":"[redacted]","":null},"volumeContext":{"` + world.CSITokensKey +
 				`":"[redacted]","a":"kept"}}`},
 		{`[]`, `[]`}, {`{}`, `{}`}, {`-1.5e3`, `-1.5e3`}, {`"a\\\"b"`, `"a\\\"b"`}, {`[true,[],null]`,
 			`[true,[],null]`},

@@ -24,6 +24,7 @@ package world
 const (
 	CSIAnswerBytesMax = 256 << 10 // of an answer
 	CSIErrorBytesMax  = 4 << 10   // of the message of an error
+	CSIDriverNameMax  = 63        // characters (ValidateCSIDriverName in pkg/apis/core/validation)
 )
 
 // CSICall is a call of a driver. Every effect of the CSI port is one.
@@ -31,6 +32,10 @@ type CSICall interface {
 	// CalledDriver returns the driver that is called.
 	CalledDriver() CSIDriver
 }
+
+// CSITokensKey is the key of an attribute, or of a secret, that has tokens of the pod's service
+// account for the driver (KEP-1855). No log and no snapshot shows its value.
+const CSITokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 
 // CSIDriver is a registered driver.
 type CSIDriver struct {

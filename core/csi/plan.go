@@ -19,7 +19,6 @@ func (n *Node) PlanVolume(name string, env *Env) time.Time {
 	}
 	wake := n.planVolume(v, env)
 	if v.isGone() {
-		n.dropSecrets(v, env)
 		delete(n.Volumes, name)
 		env.ReportsInUse()
 	}
@@ -163,8 +162,8 @@ func uidOf(target string) string {
 // splitSubject splits a subject into its kind and the target.
 func splitSubject(subject string) (kind, target string) {
 	for _, kind := range []string{subjectUse, subjectUndo, subjectToken} {
-		if len(subject) > len(kind) && subject[:len(kind)] == kind {
-			return kind, subject[len(kind):]
+		if target, has := strings.CutPrefix(subject, kind); has {
+			return kind, target
 		}
 	}
 	return subject, ""

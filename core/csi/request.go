@@ -190,7 +190,8 @@ func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]
 	return data, true, nil
 }
 
-// watchSecrets watches the secrets that the uses of a volume name, and no others.
+// watchSecrets watches the secrets that the uses of a volume name, and no others. A volume without
+// uses has none.
 func (n *Node) watchSecrets(v *Volume, env *Env) {
 	needed := map[world.WatchTarget]bool{}
 	for _, u := range v.Uses { //ordered: into a set
@@ -220,12 +221,4 @@ func (n *Node) watchSecrets(v *Volume, env *Env) {
 			env.Objects.DeleteReference(target, watchUser(v.name()), env.Effects)
 		}
 	}
-}
-
-// dropSecrets ends all watches of a volume.
-func (n *Node) dropSecrets(v *Volume, env *Env) {
-	for _, target := range v.Secrets {
-		env.Objects.DeleteReference(target, watchUser(v.name()), env.Effects)
-	}
-	v.Secrets = nil
 }

@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/world"
 )
-
-// tokensAttribute is the key under which a driver gets the tokens that it asks for.
-const tokensAttribute = "csi.storage.k8s.io/serviceAccount.tokens"
 
 // tokensFor returns what a driver gets of tokens for a pod: an empty map if it asks for none, nil
 // while they are requested. The time is when to plan again.
@@ -49,7 +47,7 @@ func (n *Node) tokensFor(v *Volume, u *Use, d *storagev1.CSIDriver,
 	if err != nil {
 		return nil, wake, err
 	}
-	return map[string]string{tokensAttribute: string(text)}, wake, nil
+	return map[string]string{world.CSITokensKey: string(text)}, wake, nil
 }
 
 // tokenPod returns a pod with the tokens that a driver asks for, as package token takes them.

@@ -160,7 +160,6 @@ const (
 	volumesMax   = 4096    // records of volumes
 	handleMax    = 8 << 10 // bytes of a handle
 	dataMax      = 64 << 10
-	driverMax    = 63 // of a name (ValidateCSIDriverName in pkg/apis/core/validation)
 	specNameMax  = world.NameBytesMax
 	uniquePrefix = "kubernetes.io/csi/"
 )
@@ -283,9 +282,10 @@ func (n *Node) adopt(target string) {
 // check returns why a volume cannot be used, whatever its driver does; empty if it may.
 func (u *Use) check() string {
 	switch {
-	case u.Driver == "" || len(u.Driver) > driverMax || strings.ContainsAny(u.Driver, "/\x00"):
+	case u.Driver == "" || len(u.Driver) > world.CSIDriverNameMax,
+		strings.ContainsAny(u.Driver, "/\x00"):
 		return fmt.Sprintf("the name of the CSI driver has to have 1 to %d characters, and no slash",
-			driverMax)
+			world.CSIDriverNameMax)
 	case u.Handle == "" || len(u.Handle) > handleMax:
 		return fmt.Sprintf("the volume handle has to have 1 to %d bytes", handleMax)
 	case u.SpecName == "" || len(u.SpecName) > specNameMax:

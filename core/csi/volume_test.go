@@ -336,7 +336,7 @@ func TestRepublish(t *testing.T) {
 	}
 	context := n.requests[0].(*world.PublishVolume).VolumeContext
 	if context["csi.storage.k8s.io/pod.name"] != "pod-a" ||
-		!strings.HasPrefix(context[tokensAttribute],
+		!strings.HasPrefix(context[world.CSITokensKey],
 			`{"vault":{"token":"token-1","expirationTimestamp":`) {
 		t.Errorf("got %v", context)
 	}

@@ -94,13 +94,14 @@ type Manager struct {
 	// system; zero: nothing is. ImagesSince is since when images are: after the containers, some of
 	// which have used them. ContainersReclaimedAt and ImagesReclaimedAt are when the last removals
 	// ended.
-	ReclaimSince time.Time `json:"reclaimSince"`
-	// RemovedAt is when the last removal of this reclaim has ended, or when the reclaim started.
-	RemovedAt             time.Time `json:"removedAt"`
+	ReclaimSince          time.Time `json:"reclaimSince"`
 	Reclaiming            Reclaim   `json:"reclaiming,omitzero"`
 	ImagesSince           time.Time `json:"imagesSince"`
 	ContainersReclaimedAt time.Time `json:"containersReclaimedAt"`
 	ImagesReclaimedAt     time.Time `json:"imagesReclaimedAt"`
+	// RemovedAt is when the last removal of the reclaim has ended; before the first one, when that of
+	// the containers or of the images started.
+	RemovedAt time.Time `json:"removedAt"`
 	// NotBefore is when the last victim or the last reclaim has ended: no earlier observation leads to
 	// another victim. VictimEndedAt is when the last victim has.
 	NotBefore     time.Time `json:"notBefore"`

@@ -160,7 +160,7 @@ func (c *Collector) detect(images []*runtimeapi.Image, since time.Time) {
 		}
 		r.Bytes = int64(min(image.Size, math.MaxInt64))
 		r.Pinned = image.Pinned
-		r.Names = withFullNames(slices.Concat(image.RepoTags, image.RepoDigests))
+		r.Names = imagename.WithFullNames(slices.Concat(image.RepoTags, image.RepoDigests))
 	}
 	maps.DeleteFunc(c.Records, func(id string, _ *Record) bool { return !present[id] })
 }
@@ -182,25 +182,6 @@ func (c *Collector) noteUses(r *Round, env *Env, now time.Time) map[string]bool 
 		}
 	}
 	return used
-}
-
-// withFullNames returns references and, of those that are not, the full names, each once.
-func withFullNames(refs []string) []string {
-	var all []string
-	isKnown := map[string]bool{"": true}
-	add := func(name string) {
-		if !isKnown[name] {
-			isKnown[name] = true
-			all = append(all, name)
-		}
-	}
-	for _, ref := range refs {
-		if !isKnown[ref] {
-			add(ref)
-			add(imagename.Split(ref).Full())
-		}
-	}
-	return all
 }
 
 // candidates returns the unused images in the order of their removal: that which was not used for

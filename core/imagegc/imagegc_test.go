@@ -9,6 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
@@ -67,7 +68,7 @@ var defaults = Settings{HighPercent: 85, LowPercent: 80, AgeMin: 2 * time.Minute
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.out, Ready: !n.notReady, KnowsPods: !n.podsUnknown,
-		References: func(bool) []string { return withFullNames(n.pods) },
+		References: func(bool) []string { return imagename.WithFullNames(n.pods) },
 		Warn:       func(reason, _ string) { n.warnings = append(n.warnings, reason) }}
 }
 

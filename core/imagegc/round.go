@@ -8,6 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
@@ -250,7 +251,7 @@ func (c *Collector) HandleCompletion(rec op.Record, ev world.Event, env *Env) {
 		for _, container := range body.Containers {
 			refs = append(refs, container.ImageId, container.ImageRef, container.GetImage().GetImage())
 		}
-		r.InUse = withFullNames(refs)
+		r.InUse = imagename.WithFullNames(refs)
 		c.noteUses(r, env, ev.Time)
 		r.Step = StepAge
 	case *runtimeapi.ImageFsInfoResponse:

@@ -57,3 +57,22 @@ func (n Name) Full() string {
 	}
 	return n.Path() + ":" + n.Tag
 }
+
+// WithFullNames returns references and, of those that are no full names, the full names, each once.
+func WithFullNames(refs []string) []string {
+	var all []string
+	isKnown := map[string]bool{"": true}
+	add := func(name string) {
+		if !isKnown[name] {
+			isKnown[name] = true
+			all = append(all, name)
+		}
+	}
+	for _, ref := range refs {
+		if !isKnown[ref] {
+			add(ref)
+			add(Split(ref).Full())
+		}
+	}
+	return all
+}

@@ -14,12 +14,11 @@ import (
 
 // The bounds of what is kept of an answer.
 const (
-	driverNameMax = 63   // ValidateCSIDriverName in pkg/apis/core/validation
-	endpointMax   = 4096 // of a path (PATH_MAX)
-	versionsMax   = 64   // that a driver supports
-	versionMax    = 64
-	shownMax      = 64   // of what is wrong, in a refusal
-	refusalMax    = 1024 // of a refusal
+	endpointMax = 4096 // of a path (PATH_MAX)
+	versionsMax = 64   // that a driver supports
+	versionMax  = 64
+	shownMax    = 64   // of what is wrong, in a refusal
+	refusalMax  = 1024 // of a refusal
 )
 
 // check returns the answer of a plugin, checked, and which socket holds its name if it is refused
@@ -59,8 +58,9 @@ func refuse(format string, args ...any) *Answer {
 // highest 1.x (validateVersions in pkg/volume/csi). A kubelet learns of an invalid name when it
 // writes the CSINode.
 func checkDriver(p *Plugin, versions []string) error {
-	if len(p.Name) > driverNameMax {
-		return fmt.Errorf("the name has %d characters, and may have %d", len(p.Name), driverNameMax)
+	if len(p.Name) > world.CSIDriverNameMax {
+		return fmt.Errorf("the name has %d characters, and may have %d", len(p.Name),
+			world.CSIDriverNameMax)
 	}
 	if wrong := validation.IsDNS1123Subdomain(strings.ToLower(p.Name)); len(wrong) > 0 {
 		return fmt.Errorf("the name %q is invalid: %s", p.Name, strings.Join(wrong, ", "))

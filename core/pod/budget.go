@@ -30,7 +30,7 @@ const watchRetryPeriod = 10 * time.Second
 func (p *Pod) checkBudget(objects []world.WatchTarget, env *Env) bool {
 	references := max(len(objects)-1, 0)
 	for _, object := range objects {
-		references += countVolumes(object)
+		references += furtherReferences(object)
 	}
 	problem := checkSpec(p.Spec, references)
 	if problem == nil { // these may change: the pod holds its resources

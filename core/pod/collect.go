@@ -75,8 +75,9 @@ func (p *Pod) EndCollection() bool {
 	return ended
 }
 
-// removeCollected removes the containers whose removal is wanted. For that of a pod that was
-// evicted, by which nothing waits, a removal that fails is tried again without an end.
+// removeCollected removes the containers whose removal is wanted. Of a pod that was evicted or
+// preempted, a removal that fails is tried again without an end: an eviction waits for it, but no
+// longer than until its deadline.
 func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
 	if !p.MayLoseRuns || !p.WantsRunsRemoved() || p.HasUnknownExits() {
 		return

@@ -34,15 +34,10 @@ func (p *Pod) ImageNames() []string {
 // AppendImageNames appends the images that a spec names, as written and in full, each once. A
 // reference with too many bytes is never pulled.
 func AppendImageNames(names []string, spec *v1.PodSpec) []string {
-	isKnown := map[string]bool{}
+	var refs []string
 	add := func(ref string) {
-		if isKnown[ref] || len(ref) > budget.ImageReferenceMax {
-			return
-		}
-		isKnown[ref] = true
-		names = append(names, ref)
-		if full := imagename.Split(ref).Full(); full != ref {
-			names = append(names, full)
+		if len(ref) <= budget.ImageReferenceMax {
+			refs = append(refs, ref)
 		}
 	}
 	for i := range spec.InitContainers {
@@ -59,5 +54,5 @@ func AppendImageNames(names []string, spec *v1.PodSpec) []string {
 			add(source.Reference)
 		}
 	}
-	return names
+	return append(names, imagename.WithFullNames(refs)...)
 }

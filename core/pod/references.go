@@ -49,14 +49,15 @@ func countReferences(pod *v1.Pod) int {
 	visitReferences(pod, func(target world.WatchTarget) {
 		if len(seen) <= budget.ReferencesMax && !seen[target] {
 			seen[target] = true
-			claims += countVolumes(target)
+			claims += furtherReferences(target)
 		}
 	})
 	return len(seen) + claims
 }
 
-// countVolumes returns the number of further objects that follow from one: the volume of a claim.
-func countVolumes(target world.WatchTarget) int {
+// furtherReferences returns the number of further objects that follow from one: the volume of a
+// claim.
+func furtherReferences(target world.WatchTarget) int {
 	if target.Resource == world.ResourceClaims {
 		return 1
 	}

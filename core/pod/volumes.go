@@ -284,13 +284,16 @@ func (p *Pod) HasFreedDisk() bool {
 // unpublished: their subpaths are unmounted, and nothing else has touched them.
 const stepAfterShared = 1
 
+// unmountSteps is the number of steps of releaseVolumes that unmount, which are the first ones.
+const unmountSteps = 2
+
 // releaseStepsOfDesired is the number of steps of releaseVolumes for a pod that is still desired.
 const releaseStepsOfDesired = 5
 
 // releaseVolumes undoes the pod's mounts, and reports whether it has issued an operation, or waits
-// for volumes of CSI drivers. The
-// volumes of a terminated pod that is still desired are removed as well, and so is its /etc/hosts,
-// which may have any size: the object of such a pod can stay for weeks.
+// for volumes of CSI drivers. The volumes of a terminated pod that is still desired are removed as
+// well, and so is its /etc/hosts, which may have any size: the object of such a pod can stay for
+// weeks.
 func (p *Pod) releaseVolumes(env *Env) bool {
 	dir := p.dir(env.Node)
 	steps := [releaseStepsOfDesired]any{
@@ -301,7 +304,7 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 	}
 	left := len(steps)
 	if p.NoLongerDesired {
-		left = 2 // removeDirs removes the whole directory
+		left = unmountSteps // removeDirs removes the whole directory
 	}
 	if p.Storage.ReleaseSteps == stepAfterShared && p.releaseShared(env) {
 		return true // each volume that is unpublished has the pod planned
@@ -317,7 +320,7 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 // unmountPath returns the path that an unmount of the pod's volumes may hang at; empty if it cannot
 // hang: the pod has no volume that is backed by others.
 func (p *Pod) unmountPath(dir string) string {
-	if p.Spec != nil && p.Storage.ReleaseSteps < 2 &&
+	if p.Spec != nil && p.Storage.ReleaseSteps < unmountSteps &&
 		slices.ContainsFunc(p.Spec.Spec.Volumes, func(v v1.Volume) bool { return volume.IsBacked(&v) }) {
 		return dir
 	}

@@ -150,7 +150,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		u := csi.InlineUse(p.Spec, spec)
 		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, true, nil
 	case spec.NFS != nil:
-		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly, nil), true, nil
+		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly), true, nil
 	case spec.GitRepo != nil:
 		return Backing{Name: spec.Name}, true, errors.New("git-repo volume plugin has been disabled; " +
 			"if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
@@ -182,7 +182,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		u := csi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
 		b = Backing{Plugin: CSIPlugin, CSI: &u}
 	case source.NFS != nil:
-		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly, nil)
+		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly)
 	default:
 		return b, true, unsupported(volume)
 	}
@@ -193,10 +193,9 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 // fsTypeDefault is the file system of a local device whose volume names none.
 const fsTypeDefault = "ext4"
 
-func nfsBacking(name string, source *v1.NFSVolumeSource, readOnly bool,
-	options []string) Backing {
+func nfsBacking(name string, source *v1.NFSVolumeSource, readOnly bool) Backing {
 	return Backing{Plugin: NFSPlugin, Name: name, Server: source.Server, Export: source.Path,
-		ReadOnly: readOnly, Options: options}
+		ReadOnly: readOnly}
 }
 
 // noPlugin is the kubelet's error for volumes of kinds that it has no plugin for.

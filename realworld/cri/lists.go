@@ -25,9 +25,9 @@ const (
 )
 
 // listClient is a client whose lists may be longer than a message, and whose stats of sandboxes are
-// those that the runtime can read. A list that is too long is
-// requested again for each sandbox: every container that existed when the call began is in a
-// sandbox that existed then, and the runtime removes a sandbox together with its containers.
+// those that the runtime can read. A list that is too long is requested again for each sandbox:
+// every container that existed when the call began is in a sandbox that existed then, and the
+// runtime removes a sandbox together with its containers.
 type listClient struct {
 	runtimeapi.RuntimeServiceClient
 }

@@ -303,7 +303,7 @@ func TestSecrets(t *testing.T) {
 	secrets := map[string]string{"user": user, "password": password, "retries": "7", "none": ""}
 	stage, publish := h.stage(secrets), h.publish(secrets)
 	expand := &world.ExpandVolume{Driver: h.driver, Secrets: secrets}
-	stage.VolumeContext = map[string]string{tokensAttribute: token}
+	stage.VolumeContext = map[string]string{world.CSITokensKey: token}
 	publish.VolumeContext = stage.VolumeContext
 	for _, body := range []any{stage, publish} {
 		_, err := h.call(body, porttest.Patience)

@@ -48,9 +48,6 @@ func kindOf(err error) world.ErrorKind {
 	return world.KindInternal
 }
 
-// tokensAttribute is the attribute of a volume that has tokens of the pod's service account.
-const tokensAttribute = "csi.storage.k8s.io/serviceAccount.tokens"
-
 // secretsOf returns the values of a request that no text may show.
 func secretsOf(request any) []string {
 	var secrets, attributes map[string]string
@@ -62,7 +59,7 @@ func secretsOf(request any) []string {
 	case *world.ExpandVolume:
 		secrets = m.Secrets
 	}
-	values := []string{attributes[tokensAttribute]}
+	values := []string{attributes[world.CSITokensKey]}
 	for _, value := range secrets {
 		values = append(values, value)
 	}

@@ -98,14 +98,8 @@ func findShared(m *world.BindMount, source *os.File) (*world.Mounted, error) {
 
 // mountDevice mounts the file system of a block device, and formats a device without any.
 func mountDevice(ctx context.Context, m *world.MountDevice) error {
-	path, mounted, err := mountedAt(m.Path)
-	if err != nil || mounted != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := makeDir(&world.MakeDir{Path: path, Mode: modeMountPoint}); err != nil {
+	path, mounted, err := makeMountPoint(ctx, m.Path)
+	if err != nil || mounted {
 		return err
 	}
 	format := mountutils.NewSafeFormatAndMount(mounter(), utilexec.New())
@@ -121,17 +115,24 @@ func mountNFS(ctx context.Context, m *world.MountNFS) error {
 	if strings.HasPrefix(m.Server, "-") { // the command would take it for an option
 		return world.Errorf(world.KindInvalid, "", "%q is no name of a server", m.Server)
 	}
-	path, mounted, err := mountedAt(m.Path)
-	if err != nil || mounted != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := makeDir(&world.MakeDir{Path: path, Mode: modeMountPoint}); err != nil {
+	path, mounted, err := makeMountPoint(ctx, m.Path)
+	if err != nil || mounted {
 		return err
 	}
 	return mountVolume(m.Source(), path, "nfs", append(readOnlyOption(m.ReadOnly), m.Options...))
+}
+
+// makeMountPoint makes the directory at a path, and returns the path as the mount table has it. If
+// something is mounted there already, it reports that and does nothing.
+func makeMountPoint(ctx context.Context, at string) (path string, mounted bool, err error) {
+	path, existing, err := mountedAt(at)
+	if err != nil || existing != nil {
+		return path, existing != nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return path, false, err
+	}
+	return path, false, makeDir(&world.MakeDir{Path: path, Mode: modeMountPoint})
 }
 
 func readOnlyOption(readOnly bool) []string {

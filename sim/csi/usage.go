@@ -21,19 +21,28 @@ func (d *Drivers) isFound(v *volume, path string) bool {
 	return d.isAt(v, path) || v.blockStagedAt[path]
 }
 
+// refuseUse fails a call about a published volume that the driver does not have, or whose volume is
+// not at the path, and reports whether it did.
+func (d *Drivers) refuseUse(c *call, has bool, v *volume, handle, path string) bool {
+	switch {
+	case !has:
+		d.fail(c, world.KindUnimplemented, "the driver has no %s", c.Name)
+	case d.refuseInvalid(c, handle, nil, path):
+	case !d.isFound(v, path):
+		d.fail(c, world.KindNotFound, "volume %s is not at %s", handle, path)
+	default:
+		return false
+	}
+	return true
+}
+
 // expand grows the file system of a volume to the size of the volume.
 func (d *Drivers) expand(c *call, m *world.ExpandVolume) {
 	v := c.volume
-	switch {
-	case c.driver.is.NoExpand:
-		d.fail(c, world.KindUnimplemented, "the driver does not expand")
+	if d.refuseUse(c, !c.driver.is.NoExpand, v, m.Handle, m.Path) {
 		return
-	case d.refuseInvalid(c, m.Handle, nil, m.Path):
-		return
-	case !d.isFound(v, m.Path):
-		d.fail(c, world.KindNotFound, "volume %s is not at %s", m.Handle, m.Path)
-		return
-	case m.RequiredBytes > v.bytes:
+	}
+	if m.RequiredBytes > v.bytes {
 		d.fail(c, world.KindInvalid, "%d bytes: volume %s has %d", m.RequiredBytes, m.Handle, v.bytes)
 		return
 	}
@@ -48,14 +57,7 @@ func (d *Drivers) expand(c *call, m *world.ExpandVolume) {
 // stats answers with the size of a volume, a quarter of which is used.
 func (d *Drivers) stats(c *call, m *world.GetVolumeStats) {
 	v := d.volume(c.driver.name, m.Handle)
-	switch {
-	case c.driver.is.NoStats:
-		d.fail(c, world.KindUnimplemented, "the driver has no statistics")
-		return
-	case d.refuseInvalid(c, m.Handle, nil, m.Path):
-		return
-	case !d.isFound(v, m.Path):
-		d.fail(c, world.KindNotFound, "volume %s is not at %s", m.Handle, m.Path)
+	if d.refuseUse(c, !c.driver.is.NoStats, v, m.Handle, m.Path) {
 		return
 	}
 	stats := &world.CSIVolumeStats{CapacityBytes: v.fsBytes, UsedBytes: v.fsBytes / 4,
