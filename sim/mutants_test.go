@@ -1309,9 +1309,9 @@ var mutants = []mutant{
 	{
 		// The node has a pod that a kubelet has started.
 		name: "a volume of an unknown kind ends the agent",
-		file: "core/volume/steps.go",
-		old:  "	case spec.EmptyDir == nil:\n",
-		new:  "	case spec.Name == \"\":\n",
+		file: "core/volume/backing.go",
+		old:  "v.Image == nil && !HasContent(v)\n",
+		new:  "v.Image == nil && !HasContent(v) && v.ISCSI == nil\n",
 		also: &edit{
 			file: "core/apipods.go",
 			old:  "	if !isToRun(object) {\n		return false\n",

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -26,16 +25,14 @@ const (
 	modeHostFile = 0o644
 )
 
-// steps returns the operations that a volume without content needs, in order. If the other ones
-// depend on what exists at the path, the first one is a StatPath.
+// steps returns the operations that an image, a host path or an emptyDir needs, in order. If the
+// other ones depend on what exists at the path, the first one is a StatPath.
 func (v *Volume) steps(spec *v1.Volume, pod *Pod) ([]any, error) {
 	switch at := Path(pod.Dir, spec); {
 	case spec.Image != nil:
 		return nil, nil // the runtime mounts the image into the container
 	case spec.HostPath != nil:
 		return v.hostPathSteps(spec.HostPath, at)
-	case spec.EmptyDir == nil:
-		return nil, errors.New("volumes of its kind are not supported")
 	case spec.EmptyDir.Medium == v1.StorageMediumDefault:
 		return v.emptyDirSteps(at, pod)
 	default:

@@ -53,6 +53,15 @@ func (m *model) isCSIDriverAway(now time.Time, driver string, span time.Duration
 	return !isUp || now.Sub(since) <= span
 }
 
+// lacksDriver reports whether a volume of a pod is not published, and no process of its driver runs.
+func (p *pod) lacksDriver(now time.Time) bool {
+	m := p.model
+	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
+		_, isPublished := m.csi.published[use.path]
+		return !isPublished && m.isCSIDriverAway(now, use.driver, 0)
+	})
+}
+
 // checkFact finds a volume that the Node says is not in use any more, although it is staged, or
 // published, for its driver.
 func (*csiRelease) checkFact(m *model, f *truth.Fact) *finding {

@@ -188,6 +188,9 @@ func (p *pod) sandboxProblem(now time.Time) string {
 	if problem := p.ephemeralProblem(); problem != "" {
 		return problem
 	}
+	if p.lacksDriver(now) {
+		return "" // its containers wait for the volume
+	}
 	return p.containersProblem(newest, now)
 }
 
