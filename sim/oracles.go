@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			return !r.troubled && !r.excuses.HasWindow(r.agenda.Now())
 		},
 		ImageGC:      r.oracleImageGC(kubelet),
+		AbsentImages: slices.Sorted(maps.Keys(images.planned)),
 		UnusedImages: unusedImages(r.plan), ImagesApart: node.ImageBytes > 0,
 		LayersApart: node.ImageBytes > 0 && !node.LayersOnRoot, LayersPath: layersPath(node),
 		MemoryBytes: node.MemoryBytes(), Pressure: oraclePressure(node, kubelet),

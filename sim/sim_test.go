@@ -203,3 +203,22 @@ func TestPlanWithForbiddenSysctl(t *testing.T) {
 		}
 	}
 }
+
+// A plan with a pod that an API server would refuse is not valid.
+func TestPlanWithInvalidPod(t *testing.T) {
+	const text = "{apiVersion: sim.seedlet.dev/v1alpha1, kind: Plan, metadata: {name: p}, spec: {" +
+		"order: uniform, duration: 1s, settle: 1s, node: {api: true}, pods: [{name: a, api: true, " +
+		"manifest: {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [%s]}}}]}}"
+	for container, want := range map[string]string{
+		"{name: c, image: i}": "<nil>",
+		"{image: i}": "p.yaml: spec.pods[0].manifest: spec.containers[0].name: Required value: " +
+			"a container has a name",
+		"{name: c, image: i, volumeMounts: [{name: v, mountPath: /v}]}": "p.yaml: " +
+			`spec.pods[0].manifest: spec.containers[0].volumeMounts[0].name: Not found: "v"`,
+	} {
+		_, err := plan.Parse("p.yaml", []byte(fmt.Sprintf(text, container)))
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("%s: %s", container, got)
+		}
+	}
+}

@@ -14,9 +14,24 @@ import (
 // Validate returns the errors of a static pod with defaults, by field: fields that the API server
 // would reject and a node agent must not accept, and fields that no static pod may have.
 func Validate(pod *v1.Pod) field.ErrorList {
+	v := &validator{static: true, volumes: map[string]*v1.Volume{}}
+	v.checkPod(pod)
+	return v.errs
+}
+
+// ValidateAPIPod returns the errors of a pod with defaults that a client sends to the API server,
+// by field: those that the API server and Validate both find.
+func ValidateAPIPod(pod *v1.Pod) field.ErrorList {
 	v := &validator{volumes: map[string]*v1.Volume{}}
+	v.checkPod(pod)
+	return v.errs
+}
+
+func (v *validator) checkPod(pod *v1.Pod) {
 	v.checkMetadata(pod)
-	v.checkReferences(pod)
+	if v.static {
+		v.checkReferences(pod)
+	}
 	spec, p := &pod.Spec, field.NewPath("spec")
 	v.checkLifecycle(spec, p)
 	v.checkVolumes(spec.Volumes, p.Child("volumes"))
@@ -25,11 +40,11 @@ func Validate(pod *v1.Pod) field.ErrorList {
 	v.checkHostNamespaces(spec, p)
 	v.checkScheduling(spec, p)
 	v.checkPodResources(spec, p)
-	return v.errs
 }
 
 // validator collects the errors of one pod.
 type validator struct {
+	static  bool                  // the pod must not be one that only an API server can have
 	volumes map[string]*v1.Volume // by name
 	errs    field.ErrorList
 }
@@ -42,7 +57,7 @@ func (v *validator) checkMetadata(pod *v1.Pod) {
 	p := field.NewPath("metadata")
 	v.addInvalid(p.Child("name"), pod.Name, validation.IsDNS1123Subdomain(pod.Name))
 	v.addInvalid(p.Child("namespace"), pod.Namespace, validation.IsDNS1123Label(pod.Namespace))
-	if !uidFormat.MatchString(string(pod.UID)) {
+	if v.static && !uidFormat.MatchString(string(pod.UID)) {
 		v.invalid(p.Child("uid"), pod.UID, "must be at most 128 letters, digits, '-', '_' and '.', "+
 			"with a letter or digit at both ends")
 	}
@@ -162,7 +177,7 @@ func (v *validator) checkHostNamespaces(spec *v1.PodSpec, p *field.Path) {
 
 // checkScheduling checks the fields that a scheduler reads: a static pod is on its node already.
 func (v *validator) checkScheduling(spec *v1.PodSpec, p *field.Path) {
-	if len(spec.SchedulingGates) > 0 {
+	if v.static && len(spec.SchedulingGates) > 0 {
 		v.add(field.Forbidden(p.Child("schedulingGates"), "a static pod is on its node already"))
 	}
 	v.errs = append(v.errs,

@@ -182,6 +182,9 @@ func (v *validator) checkMounts(c *v1.Container, p *field.Path) {
 		}
 	}
 	for i, device := range c.VolumeDevices {
+		if !v.static {
+			break
+		}
 		// Devices come from persistent volume claims, which a static pod cannot have.
 		v.add(field.Forbidden(p.Child("volumeDevices").Index(i),
 			"no volume of a static pod is a block device: "+device.Name))

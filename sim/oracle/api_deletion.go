@@ -60,7 +60,8 @@ func (*apiDeletion) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		object := m.objects.pods[p.fullName.name]
 		if object == nil || string(object.UID) != p.uid || object.DeletionTimestamp == nil ||
 			len(object.Finalizers) > 0 || isMirror(object) || !p.hasNothingRunning() ||
-			p.isHostile() { // progress wants it to be removed in the end
+			p.isHostile() || // progress wants it to be removed in the end
+			p.keepsVolume(now, deletionBound) {
 			continue
 		}
 		from := later(later(p.changedAt, object.DeletionTimestamp.Time), m.agentStartedAt)

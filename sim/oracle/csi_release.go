@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,13 +54,23 @@ func (m *model) isCSIDriverAway(now time.Time, driver string, span time.Duration
 	return !isUp || now.Sub(since) <= span
 }
 
-// lacksDriver reports whether a volume of a pod is not published, and no process of its driver runs.
-func (p *pod) lacksDriver(now time.Time) bool {
+// keepsVolume reports whether a volume of a pod may be published by a driver that has not run all
+// the time for as long, so that nothing can unpublish it. The file beside its target names the
+// driver: it is there from before the volume is published until it is not any more.
+func (p *pod) keepsVolume(now time.Time, span time.Duration) bool {
 	m := p.model
-	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
-		_, isPublished := m.csi.published[use.path]
-		return !isPublished && m.isCSIDriverAway(now, use.driver, 0)
-	})
+	for path := range m.csi.dataFiles { //ordered: any of them will do
+		if m.podOfTarget(path) != p || m.opts.ReadFile == nil {
+			continue
+		}
+		var data struct{ DriverName string }
+		content, exists := m.opts.ReadFile(path)
+		if exists && json.Unmarshal([]byte(content), &data) == nil &&
+			m.isCSIDriverAway(now, data.DriverName, span) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkFact finds a volume that the Node says is not in use any more, although it is staged, or

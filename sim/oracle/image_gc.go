@@ -76,7 +76,7 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		}
 		delete(o.uses, f.ContainerID)
 	case truth.ImagePulled:
-		if m.imagesRemoved[f.Image] {
+		if m.imagesAbsent[f.Image] {
 			o.noteTime(&o.pulledAt, f.Image, f.Time)
 		}
 		o.noteTime(&o.idleSince, f.Image, f.Time)
@@ -263,13 +263,13 @@ func (o *imageGC) findUnremoved(m *model, now, began time.Time) *finding {
 // noteIdle notes which images are in use now.
 func (o *imageGC) noteIdle(m *model, now time.Time) {
 	for _, image := range m.opts.UnusedImages {
-		if _, known := o.idleSince[image]; !known && !m.imagesRemoved[image] {
+		if _, known := o.idleSince[image]; !known && !m.imagesAbsent[image] {
 			o.noteTime(&o.idleSince, image, time.Time{})
 		}
 	}
 	for _, c := range o.uses { //ordered: all get the same time
 		for _, image := range usedImages(&c) {
-			if !m.imagesRemoved[image] {
+			if !m.imagesAbsent[image] {
 				o.noteTime(&o.idleSince, image, now)
 			}
 		}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -108,7 +109,7 @@ func (p *pod) isolationProblem(now time.Time) string {
 			return "" // the pod has to wait for its predecessor, which is judged itself
 		}
 	}
-	if p.lacksObject() {
+	if p.lacksObject() || p.lacksImage() {
 		return "" // the pod has to wait for it
 	}
 	if problem := p.runtimeProblem(now); problem != "" {
@@ -149,6 +150,14 @@ func (p *pod) lacksObject() bool {
 		}
 	}
 	return false
+}
+
+// lacksImage reports whether an image of a container of the pod is not on the node: a pull takes as
+// long as it takes, and may fail.
+func (p *pod) lacksImage() bool {
+	spec := &p.spec.Spec
+	return slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers),
+		func(c v1.Container) bool { return p.model.imagesAbsent[c.Image] })
 }
 
 // nodeStatusProblem returns a finding if the status of the Node was not written for too long.

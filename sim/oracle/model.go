@@ -60,7 +60,7 @@ type model struct {
 	sandboxesListedAt, containersListedAt time.Time // when a complete list last reached the agent
 
 	imageRemovalAskedAt time.Time       // when the agent last asked for one
-	imagesRemoved       map[string]bool // and are not there again
+	imagesAbsent        map[string]bool // those that were removed, or never there
 	idleImages          []string        // that are present, and no container uses and no pod names
 }
 
@@ -88,12 +88,16 @@ func newModel(opts Options) *model {
 	if opts.BackoffMax <= 0 {
 		opts.BackoffMax = 300 * time.Second
 	}
+	absent := map[string]bool{}
+	for _, image := range opts.AbsentImages {
+		absent[image] = true
+	}
 	return &model{given: givenPods{},
 		opts: opts, pods: map[string]*pod{}, fullNames: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
-		cgroupsSetAt: map[string]time.Time{}, imagesRemoved: map[string]bool{},
+		cgroupsSetAt: map[string]time.Time{}, imagesAbsent: absent,
 		pressure: newPressureModel(&opts.Pressure),
 		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
 	}
@@ -122,9 +126,9 @@ func (m *model) apply(f *truth.Fact) {
 	case truth.HandlerRequested, truth.HandlerEnded:
 		m.applyHandler(f)
 	case truth.ImageRemoved:
-		m.imagesRemoved[f.Image] = true
+		m.imagesAbsent[f.Image] = true
 	case truth.ImagePulled:
-		delete(m.imagesRemoved, f.Image)
+		delete(m.imagesAbsent, f.Image)
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
 	case truth.EventRecorded:

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type csiModel struct {
 	staged    map[string]csiPlace // by staging path
 	published map[string]csiPlace // by target path
 	lied      map[string]bool     // targets of which a driver said that it has published, and had not
+	dataFiles map[string]bool     // the files beside targets that have been written, and not removed
 
 	drivers map[string]*storagev1.CSIDriver // the objects, by name
 	// attached are the volumes that the Node says are attached, or has said, with the last time.
@@ -60,8 +62,9 @@ type csiInFlight struct {
 func newCSIModel() csiModel {
 	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
 		staged: map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]bool{},
-		drivers:  map[string]*storagev1.CSIDriver{},
-		attached: map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
+		dataFiles: map[string]bool{},
+		drivers:   map[string]*storagev1.CSIDriver{},
+		attached:  map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
 		succeeded: map[string]bool{}}
 }
 
@@ -84,11 +87,13 @@ func (c *csiModel) apply(f *truth.Fact) {
 		delete(c.published, f.Path)
 	case truth.VolumeNotPublished:
 		c.lied[f.Path] = true
+	case truth.PathWritten:
+		if path.Base(f.Path) == "vol_data.json" {
+			c.dataFiles[f.Path] = true
+		}
 	case truth.PathRemoved:
-		for path := range c.lied { //ordered: each for itself
-			if isWithin(path, f.Path) {
-				delete(c.lied, path)
-			}
+		for _, paths := range []map[string]bool{c.lied, c.dataFiles} {
+			maps.DeleteFunc(paths, func(path string, _ bool) bool { return isWithin(path, f.Path) })
 		}
 	case truth.Unmounted: // by the loss of power, or wrongly
 		delete(c.staged, f.Path)

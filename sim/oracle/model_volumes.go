@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,24 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 		return b
 	}
 	return nil
+}
+
+// lacksVolume reports whether a volume of a pod cannot be set up: nothing provisions one for its
+// claim, or its driver does not run and has not published it for this agent.
+func (p *pod) lacksVolume(now time.Time) bool {
+	m := p.model
+	for i := range p.spec.Spec.Volumes {
+		name, _ := claimName(p.spec, &p.spec.Spec.Volumes[i])
+		claim := m.volumes.claims[p.spec.Namespace+"/"+name]
+		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
+		_, isPublished := m.csi.published[use.path]
+		return m.isCSIDriverAway(now, use.driver, 0) &&
+			(!isPublished || m.agentStartedAt.After(m.csi.driverDownAt[use.driver]))
+	})
 }
 
 func nfsBacking(s *v1.NFSVolumeSource, podDir, name string, readOnly bool) *backing {

@@ -464,6 +464,9 @@ func (p *pod) pendingProblem(c *v1.PodCondition, newest *v1.Pod) string {
 		return fmt.Sprintf("its resize is %s: %s", c.Reason, c.Message)
 	}
 	m := p.model
+	if node := m.objects.node; node != nil && !canRunOn(newest, node) {
+		return ""
+	}
 	for _, name := range computeResources {
 		used := int64(0)
 		for _, other := range m.podsInOrder {

@@ -450,6 +450,10 @@ func (m *model) mustBeGranted(p *pod, now time.Time) bool {
 		now.Before(m.shutdownEffectUntil()) || m.mayHavePressure(now) && !p.isCritical() {
 		return false
 	}
+	node := m.objects.node
+	if node == nil || !canRunOn(p.spec, node) {
+		return false
+	}
 	for _, q := range m.criticalPods {
 		if q != p && q.mayNeedRoom() {
 			return false // room may be reserved for it

@@ -56,6 +56,9 @@ func (s *Set) Unsettled(now time.Time) iter.Seq[string] {
 
 // leftovers returns what remains of a pod that is not desired.
 func (p *pod) leftovers() []string {
+	if p.liveContainers == 0 && p.keepsVolume(p.model.now, 0) {
+		return nil // the pod ends when the driver is there again
+	}
 	var lines []string
 	for _, s := range p.sandboxes {
 		lines = append(lines, fmt.Sprintf("pod %s: not desired, but sandbox %.12s is left", p, s.id))
@@ -188,8 +191,8 @@ func (p *pod) sandboxProblem(now time.Time) string {
 	if problem := p.ephemeralProblem(); problem != "" {
 		return problem
 	}
-	if p.lacksDriver(now) {
-		return "" // its containers wait for the volume
+	if p.lacksVolume(now) {
+		return "" // its containers wait for it
 	}
 	return p.containersProblem(newest, now)
 }

@@ -51,6 +51,8 @@ func (m *model) unsettledNode() []string {
 // objectProblem returns what is wrong with the object of a pod; empty if nothing is.
 func (m *model) objectProblem(now time.Time, object *v1.Pod) string {
 	switch p := m.pods[string(object.UID)]; {
+	case object.DeletionTimestamp != nil && p != nil && p.keepsVolume(now, 0):
+		return "" // the pod ends when the driver is there again
 	case object.DeletionTimestamp != nil:
 		if problem := deletionProblem(object); problem != "" {
 			return "it is marked for deletion, and " + problem

@@ -69,8 +69,9 @@ type Options struct {
 
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.
-	IsHostile func(name string) bool
-	ImageGC   ImageGC
+	IsHostile    func(name string) bool
+	ImageGC      ImageGC
+	AbsentImages []string // from the start, until they are pulled
 	// UnusedImages are on the node from the start, no pod uses them, and they are not pinned.
 	UnusedImages []string
 	// ImagesApart reports that the images have a file system of their own, LayersApart that the

@@ -186,7 +186,8 @@ func (p *Pod) validate(node *kubeletconfig.KubeletConfiguration,
 	return validateSupported(static, node)
 }
 
-// validateAPIPod checks that the agent can run a pod of the API server.
+// validateAPIPod checks that an API server takes a pod, unless it is hostile, and that the agent
+// can run it.
 func (p *Pod) validateAPIPod(node *kubeletconfig.KubeletConfiguration) error {
 	bound, err := p.BoundPod()
 	switch {
@@ -196,6 +197,10 @@ func (p *Pod) validateAPIPod(node *kubeletconfig.KubeletConfiguration) error {
 		return errors.New("manifest: want a name and a container")
 	case p.Hostile != nil && p.Hostile.TakenOver:
 		return nil
+	case p.Hostile == nil:
+		if problems := manifest.ValidateAPIPod(bound); len(problems) > 0 {
+			return fmt.Errorf("manifest: %w", problems[0])
+		}
 	}
 	return validateSupported(bound, node)
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"seedlet.dev/core/document"
 	"seedlet.dev/core/manifest"
@@ -319,13 +318,7 @@ func (w *Workload) checkPod(o *v1.Pod, prefix string) error {
 		return w.source.errorf("%sspec.containers: want at least one, have none", prefix)
 	}
 	manifest.SetDefaults(o)
-	check := o.DeepCopy()
-	check.UID = "checked"
-	for _, e := range manifest.Validate(check) {
-		// What only a static pod must not have.
-		if e.Type == field.ErrorTypeForbidden && strings.HasPrefix(e.Detail, "a static pod") {
-			continue
-		}
+	for _, e := range manifest.ValidateAPIPod(o) {
 		return w.source.errorf("%s%s: %s", prefix, e.Field, e.ErrorBody())
 	}
 	data, err := json.Marshal(o)
