@@ -31,6 +31,7 @@ import (
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
 )
 
@@ -211,6 +212,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.observePlugins()
 	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
 		a.handleCSICompletion(id, r, ev)
+	case volumestats.Component:
+		a.handleVolumeStatsCompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:
@@ -291,6 +294,8 @@ func (a *Agent) planComponent(key timer.Key) {
 	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
 		csi.SearchOwner.Component:
 		wake = a.planCSI(key)
+	case volumestats.Component:
+		wake = a.planVolumeStats(key.Name)
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case admissionOwner.Component:

@@ -56,6 +56,7 @@ var jsonBodies = []struct {
 	{&ReadDockerConfig{}, PortCredentials}, {&DockerConfigRead{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},
 	{&RunningPodsRequest{}, ""}, {&RunningPodsAnswer{}, PortRequests},
+	{&VolumeStatsRequest{}, ""}, {&VolumeStatsAnswer{}, PortRequests},
 	{&ContainerRequest{}, ""}, {&ContainerAnswer{}, PortRequests},
 	{&StateRequest{}, ""}, {&StateAnswer{}, PortRequests},
 	{&HealthRequest{}, ""}, {&HealthAnswer{}, PortRequests},

@@ -353,6 +353,7 @@ type FilesystemMeasured struct {
 	Device         uint64 `json:"device"` // two paths on one file system have the same
 	CapacityBytes  int64  `json:"capacityBytes"`
 	AvailableBytes int64  `json:"availableBytes"` // to users other than root
+	FreeBytes      int64  `json:"freeBytes"`      // with those that only root may use
 	Inodes         int64  `json:"inodes"`
 	InodesFree     int64  `json:"inodesFree"`
 }

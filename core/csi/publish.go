@@ -201,3 +201,19 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch})
 	return true, time.Time{}
 }
+
+// StatsRequest returns the request for the usage of a volume where it is published for a use, and
+// whether its driver says whether the volume is healthy; nil if it is not published, or its driver
+// is not registered or has no statistics.
+func (n *Node) StatsRequest(u *Use) (r *world.GetVolumeStats, hasCondition bool) {
+	v := n.Volumes[UniqueName(u.Driver, u.Handle)]
+	if v == nil || v.Uses[u.target()] == nil {
+		return nil, false
+	}
+	p, session := v.Publications[u.target()], n.session(v.Driver)
+	if p == nil || !p.isReady() || session == nil || !session.Info.Capabilities.Stats {
+		return nil, false
+	}
+	return &world.GetVolumeStats{Driver: session.driver(v.Driver), Handle: v.Handle,
+		Path: n.publishedPath(p)}, session.Info.Capabilities.Condition
+}

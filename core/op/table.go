@@ -37,6 +37,7 @@ const (
 // components themselves import this package.
 var tenantComponents = map[string]bool{
 	podComponent: true, "image": true, "object": true, "status": true, "mirror": true, "csi": true,
+	"volumestats": true,
 }
 
 // releasingCalls are the calls that release something that a pod has. They make room for others,

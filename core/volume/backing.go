@@ -369,3 +369,19 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 		return path.Clean(b.Source)
 	}
 }
+
+// Measured returns how the usage of a volume that is set up is measured: by the path of its file
+// system, or by its CSI driver. Neither: it is not measured, as a hostPath.
+func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
+	v := s.find(name)
+	if v == nil || !v.Ready || v.Backing == nil {
+		return "", nil
+	}
+	switch v.Backing.Plugin {
+	case CSIPlugin:
+		return "", v.Backing.CSI
+	case LocalPlugin, NFSPlugin:
+		return v.Backing.path(dir), nil
+	}
+	return "", nil
+}

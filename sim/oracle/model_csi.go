@@ -33,6 +33,9 @@ type csiModel struct {
 	inFlight map[csiName]csiInFlight // calls of this agent
 	// succeeded are the targets whose last call has succeeded, as this agent or one before knows.
 	succeeded map[string]bool
+
+	stats      csiStatsModel
+	unmeasured map[string]bool // drivers without statistics, by name
 }
 
 // csiName names a volume of a driver.
@@ -65,7 +68,7 @@ func newCSIModel() csiModel {
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{},
 		attached:  map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
-		succeeded: map[string]bool{}}
+		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{}}
 }
 
 // apply updates the model with a fact.
@@ -73,6 +76,7 @@ func (c *csiModel) apply(f *truth.Fact) {
 	switch f.Kind {
 	case truth.DriverStarted:
 		c.driverUpSince[f.Driver.Name] = f.Time
+		c.unmeasured[f.Driver.Name] = !f.Driver.Measures
 	case truth.DriverEnded:
 		delete(c.driverUpSince, f.Driver.Name)
 		c.driverDownAt[f.Driver.Name] = f.Time
@@ -85,6 +89,7 @@ func (c *csiModel) apply(f *truth.Fact) {
 		delete(c.lied, f.Path)
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
+		c.stats.forget(f.Path)
 	case truth.VolumeNotPublished:
 		c.lied[f.Path] = true
 	case truth.PathWritten:

@@ -163,7 +163,7 @@ func oracles() []oracle {
 		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
-		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{},
+		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
