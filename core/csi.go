@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
 )
 
@@ -63,10 +64,12 @@ func (a *Agent) planCSI(key timer.Key) time.Time {
 	return n.PlanVolume(key.Name, env)
 }
 
-// handleCSICompletion handles the completion of an operation of planCSI.
+// handleCSICompletion handles the completion of an operation of planCSI, or of a measurement.
 func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch r.Owner.Component {
+	case volumestats.Component:
+		a.handleVolumeStatsCompletion(id, r, ev)
 	case csi.SearchOwner.Component:
 		n.HandleSearchCompletion(id, ev, env)
 	case csi.ObjectOwner.Component:

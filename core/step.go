@@ -210,10 +210,9 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	case plugins.Owner.Component:
 		s.Plugins.HandleCompletion(id, r, ev, &a.effects)
 		a.observePlugins()
-	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component,
+		volumestats.Component:
 		a.handleCSICompletion(id, r, ev)
-	case volumestats.Component:
-		a.handleVolumeStatsCompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
 	default:

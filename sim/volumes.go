@@ -172,6 +172,9 @@ const (
 // provision creates the volume of a claim, and what it is on the node.
 func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 	mode := v1.PersistentVolumeFilesystem
+	if claim.Spec.VolumeMode != nil {
+		mode = *claim.Spec.VolumeMode
+	}
 	spec := v1.PersistentVolumeSpec{VolumeMode: &mode, AccessModes: claim.Spec.AccessModes,
 		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef: &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace,
@@ -198,7 +201,10 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 			return // no provisioner has the class
 		}
 		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
-			VolumeHandle: "vol-" + name, FSType: "ext4"}
+			VolumeHandle: "vol-" + name}
+		if mode == v1.PersistentVolumeFilesystem {
+			spec.CSI.FSType = "ext4"
+		}
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{

@@ -13,8 +13,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// resolveContainer, pods and volumeStats send requests to the core. They are methods because their users are
-// created before n.requests is.
+// resolveContainer, pods and volumeStats send requests to the core. They are methods because their
+// users are created before n.requests is.
 func (n *node) resolveContainer(ctx context.Context, m world.ContainerRequest) (
 	*world.ContainerAnswer, error) {
 	return n.requests.ResolveContainer(ctx, m)

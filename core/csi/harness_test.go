@@ -311,6 +311,10 @@ func (n *node) performCSI(body any) (any, *world.Error) {
 			n.lies--
 			return &world.Done{}, nil
 		}
+		if b.Capability.Block {
+			n.publishDevice(b.TargetPath)
+			break
+		}
 		mount(b.TargetPath, "publish")
 	case *world.UnpublishVolume:
 		unmount(b.TargetPath, "unpublish")
@@ -323,6 +327,26 @@ func (n *node) performCSI(body any) (any, *world.Error) {
 		unmount(b.StagingPath, "unstage")
 	}
 	return &world.Done{}, nil
+}
+
+// publishDevice mounts a device at a file.
+func (n *node) publishDevice(at string) {
+	name, uid := path.Base(path.Dir(at)), path.Base(at)
+	n.calls = append(n.calls, "publish device "+name)
+	blocks := path.Dir(path.Dir(path.Dir(at)))
+	_, isNoted := n.files[blocks+"/"+name+"/dev/"+uid]
+	if !isNoted || n.files[blocks+"/"+name+"/data/vol_data.json"] == "" {
+		n.t.Errorf("published at %s, and nothing would be found of that", at)
+	}
+	n.files[at] = "device"
+	n.mount(at)
+}
+
+// mount mounts something at a path, unless something is mounted there.
+func (n *node) mount(at string) {
+	if !n.isMounted(at) {
+		n.mounts = append(n.mounts, world.Mount{Path: at, Device: "0:5", Root: "/loop0"})
+	}
 }
 
 func (n *node) isMounted(at string) bool {
@@ -346,9 +370,19 @@ func (n *node) performFS(body any) (any, *world.Error) {
 				delete(n.files, file)
 			}
 		}
+	case *world.BindMount:
+		n.mount(b.Path)
+		return &world.Mounted{}, nil
+	case *world.MakeLink:
+		n.files[b.Path] = "-> " + b.Target
+	case *world.Unmount:
+		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool { return m.Path == b.Path })
 	case *world.StatPath:
-		if n.files[b.Path] != "/" {
+		switch n.files[b.Path] {
+		case "":
 			return nil, notFoundErr(b.Path)
+		case "device":
+			return &world.PathInfo{Kind: world.PathBlockDevice}, nil
 		}
 		return &world.PathInfo{Kind: world.PathDirectory}, nil
 	case *world.ListMounts:

@@ -20,6 +20,9 @@ func (n *Node) PlanVolume(name string, env *Env) time.Time {
 	wake := n.planVolume(v, env)
 	if v.isGone() {
 		delete(n.Volumes, name)
+		if v.Refused {
+			env.EnqueuePods()
+		}
 		env.ReportsInUse()
 	}
 	return wake
@@ -39,7 +42,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 		return wake
 	}
 	n.watchSecrets(v, env)
-	v.keepFound(env)
+	n.keepFound(v, env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
 		if p := v.Publications[target]; n.mayUnpublish(v, target, env) &&
 			!p.Attempts.isWaiting(env.Effects.Now(), &wake) && n.unpublish(v, p, env) {
@@ -67,17 +70,18 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 
 // keepFound keeps the publications that were found mounted and whose pods have containers, and the
 // staging under them: the pods got their containers after their volumes.
-func (v *Volume) keepFound(env *Env) {
+func (n *Node) keepFound(v *Volume, env *Env) {
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		u, p := v.Uses[target], v.Publications[target]
 		if p == nil || !p.Mounted || !u.HasRun || p.State != Uncertain {
 			continue
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
-		p.PublishedAt = u.Since
+		p.Bound, p.Linked, p.PublishedAt = p.Block, p.Block, u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {
-			v.Staging.State, v.Staging.DirMade, v.Staging.DataWritten = Done, true, true
+			v.Staging.State, v.Staging.DataWritten = Done, true
+			v.Staging.DirsMade = len(n.stagingDirs(v))
 		}
 	}
 }

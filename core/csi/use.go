@@ -24,8 +24,11 @@ func InlineUse(pod *v1.Pod, v *v1.Volume) Use {
 func PersistentUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly bool) Use {
 	u, source := useOf(pod, v), pv.Spec.CSI
 	u.SpecName, u.Driver, u.Handle, u.ReadOnly = pv.Name, source.Driver, source.VolumeHandle, readOnly
-	u.FSType, u.Attributes = source.FSType, source.VolumeAttributes
-	u.MountOptions, u.AccessModes = pv.Spec.MountOptions, pv.Spec.AccessModes
+	u.Attributes, u.AccessModes = source.VolumeAttributes, pv.Spec.AccessModes
+	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+	if !u.Block {
+		u.FSType, u.MountOptions = source.FSType, pv.Spec.MountOptions
+	}
 	u.StageSecret, u.PublishSecret = source.NodeStageSecretRef, source.NodePublishSecretRef
 	return u
 }

@@ -52,7 +52,7 @@ type Volume struct {
 	Claim  string     `json:"claim,omitempty"`
 	Op     world.OpID `json:"op,omitempty"` // the measurement in flight
 	NextAt time.Time  `json:"nextAt,omitzero"`
-	// HasCondition reports whether the driver says whether the volume is healthy.
+	// HasCondition reports whether the driver reports the health of the volume.
 	HasCondition bool                  `json:"hasCondition,omitempty"`
 	Latest       *world.CSIVolumeStats `json:"latest,omitempty"`
 	MeasuredAt   time.Time             `json:"measuredAt,omitzero"` // the date

@@ -92,7 +92,7 @@ func TestUsageGoes(t *testing.T) {
 		t.Fatalf("usage %+v, want both, and nothing negative", got)
 	}
 	issued, _ = b.plan(time.Minute)
-	b.complete(time.Minute, issued[0].Op, nil, world.Errorf(world.KindTimeout, "GetVolumeStats", "late"))
+	b.complete(time.Minute, issued[0].Op, nil, world.Errorf(world.KindTimeout, "", "late"))
 	if got := b.List(); len(got) != 1 || got[0].Volume != "disk" {
 		t.Errorf("usage %+v after a failure, want that of the disk", got)
 	}

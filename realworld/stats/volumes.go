@@ -30,7 +30,7 @@ func (s *Source) backedVolumes(ctx context.Context) map[types.UID][]statsapi.Vol
 	return all
 }
 
-// volumeStats converts the usage of a volume. As with a kubelet, a number that is not known is zero.
+// volumeStats converts the usage of a volume. As with a kubelet, an unknown number is zero.
 func volumeStats(u *world.VolumeUsage) statsapi.VolumeStats {
 	number := func(n int64) *uint64 {
 		positive := uint64(max(0, n))

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -55,9 +56,14 @@ func (d *Drivers) expand(c *call, m *world.ExpandVolume) {
 }
 
 // stats answers with the size of a volume, a quarter of which is used, and a block more each time.
+// Of a device the size alone is known.
 func (d *Drivers) stats(c *call, m *world.GetVolumeStats) {
 	v := d.volume(c.driver.name, m.Handle)
 	if d.refuseUse(c, !c.driver.is.NoStats, v, m.Handle, m.Path) {
+		return
+	}
+	if at, _ := d.opts.Disk.MountedAt(m.Path); at.FSType == disk.NodeFSType {
+		d.reply(c, &world.CSIVolumeStats{CapacityBytes: v.bytes})
 		return
 	}
 	v.measured++

@@ -14,8 +14,8 @@ import (
 type csiStats struct{}
 
 func (*csiStats) describe() Entry {
-	return Entry{"csi-stats", "The usage of each published CSI volume is what its driver has answered " +
-		"last, and the driver is asked for it once a minute, and not more often."}
+	return Entry{"csi-stats", "The usage of each published CSI volume is what its driver has " +
+		"answered last, and the driver is asked for it once a minute, and not more often."}
 }
 
 const (
