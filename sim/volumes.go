@@ -30,6 +30,8 @@ type volumeControllers struct {
 	rng *rand.Rand
 	// dueAt is when the next step towards the volume of a claim is taken, by the claim's UID.
 	dueAt map[string]time.Time
+	// resizeAt is when the next step of the expansion of a claim is taken, by the claim's UID.
+	resizeAt map[string]time.Time
 }
 
 // startVolumeControllers starts the controllers, if a plan has claims.
@@ -38,12 +40,14 @@ func (r *run) startVolumeControllers() {
 		return
 	}
 	r.volumes = volumeControllers{rng: wire.Stream(r.plan.Seed, "volume controllers"),
-		dueAt: map[string]time.Time{}}
+		dueAt: map[string]time.Time{}, resizeAt: map[string]time.Time{}}
+	r.startGrowth()
 	var reconcile func()
 	reconcile = func() {
 		r.makeEphemeralClaims()
 		r.collectClaims()
 		r.bindClaims()
+		r.resizeClaims()
 		r.removeReleasedVolumes()
 		r.agenda.After(volumePeriod, reconcile)
 	}
@@ -142,7 +146,7 @@ func (r *run) bindClaims() {
 		case claim.Spec.VolumeName == "":
 			r.patchClaim(claim, false, fmt.Sprintf(`{"spec":{"volumeName":%q}}`, name))
 		default:
-			r.patchClaim(claim, true, `{"status":{"phase":"Bound"}}`)
+			r.patchClaim(claim, true, `{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}}`)
 		}
 		// The agent may see each of these states, which are usually a moment apart.
 		r.volumes.dueAt[uid] = now.Add(time.Duration(r.volumes.rng.Int64N(int64(time.Second))))

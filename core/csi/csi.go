@@ -105,6 +105,8 @@ const (
 	callTimeout = 2 * time.Minute // csiTimeout upstream
 	fsTimeout   = 2 * time.Minute
 	apiTimeout  = time.Minute
+	// listedPeriod is how often a volume that was found looks whether all pods were listed.
+	listedPeriod = 10 * time.Second
 	// groupTimeout has room for a tree of millions of files, which a kubelet walks without a bound.
 	groupTimeout = 30 * time.Minute
 )

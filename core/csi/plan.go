@@ -41,6 +41,9 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	if v.Op != 0 || !n.Search.Passed {
 		return wake
 	}
+	if !env.CleansUp && len(v.Publications) >= len(v.Uses) { // nothing else plans it once it does
+		wake = env.Effects.Now().Add(listedPeriod)
+	}
 	n.watchSecrets(v, env)
 	n.keepFound(v, env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
@@ -65,7 +68,8 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
-	return wake
+	_, at := n.planExpansion(v, env)
+	return timer.Soonest(wake, at)
 }
 
 // keepFound keeps the publications that were found mounted and whose pods have containers, and the
@@ -77,7 +81,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 			continue
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
-		p.Bound, p.Linked, p.PublishedAt = p.Block, p.Block, u.Since
+		p.Bound, p.Linked, p.Sized, p.PublishedAt = p.Block, p.Block, true, u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {
 			v.Staging.State, v.Staging.DataWritten = Done, true
@@ -93,6 +97,7 @@ const (
 	subjectUnstaging = "unstaging"
 	subjectUse       = "use/"
 	subjectUndo      = "undo/"
+	subjectExpand    = "expand/"
 	subjectToken     = "token/"
 )
 
@@ -144,6 +149,9 @@ func (n *Node) HandleVolumeCompletion(id world.OpID, r op.Record, ev world.Event
 	case subjectUse:
 		n.handlePublishing(v, target, r, ev, env)
 		env.EnqueuePod(uidOf(target))
+	case subjectExpand:
+		n.handleExpanding(v, target, r, ev, env)
+		env.EnqueuePod(uidOf(target))
 	case subjectUndo:
 		n.handleUnpublishing(v, target, r, ev, env)
 		env.EnqueuePod(uidOf(target))
@@ -165,7 +173,7 @@ func uidOf(target string) string {
 
 // splitSubject splits a subject into its kind and the target.
 func splitSubject(subject string) (kind, target string) {
-	for _, kind := range []string{subjectUse, subjectUndo, subjectToken} {
+	for _, kind := range []string{subjectUse, subjectUndo, subjectToken, subjectExpand} {
 		if target, has := strings.CutPrefix(subject, kind); has {
 			return kind, target
 		}

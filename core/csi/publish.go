@@ -42,9 +42,12 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	if isDone && !p.GroupSet {
 		return n.setGroup(v, u, p, env)
 	}
-	if isDone && p.Block && !p.isReady() {
+	if isDone && p.Block && !p.isGiven() {
 		n.bind(v, u, p, env)
 		return true, wake
+	}
+	if isDone && !p.Sized {
+		return n.sizeFor(v, u, p, env)
 	}
 	ready, wake := n.prepare(v, env)
 	if !ready {
@@ -60,6 +63,23 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		return false, u.Attempts.NotBefore
 	}
 	return v.Op != 0, wake
+}
+
+// sizeFor has a volume expanded, if it has to be, before a pod gets it.
+func (n *Node) sizeFor(v *Volume, u *Use, p *Publication, env *Env) (issued bool,
+	wake time.Time) {
+	issued, done, wake := n.expand(v, u, p, env)
+	if done {
+		p.Sized = true
+		u.Attempts.succeed()
+		env.EnqueuePod(u.UID)
+		return false, n.republishAt(v, p, env)
+	}
+	if e := &v.Expansion.Attempts; !issued && e.Failures > 0 {
+		u.Attempts.Failures, u.Attempts.Problem = e.Failures, e.Problem
+		env.EnqueuePod(u.UID)
+	}
+	return issued, wake
 }
 
 // republishAt returns when to publish a volume again; zero: never.
@@ -135,7 +155,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	if p.State != Done { // a volume that is published again stays so, whatever comes of that
 		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
-		p.Bound, p.Linked = false, false
+		p.Bound, p.Linked, p.Sized = false, false, false
 	}
 	v.call(subject, request, env)
 	return time.Time{}, nil

@@ -171,7 +171,7 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 		s.Undoing.fail(ev.Time, problem)
 		logFailure(v, n.stagingDir(v), &s.Undoing, env)
 	case r.Call == "UnstageVolume":
-		s.State, v.Attachment = "", Attachment{}
+		s.State, v.Attachment, v.Expansion = "", Attachment{}, Expansion{}
 		s.DirsMade, s.DataWritten = 0, false
 		s.Undoing.succeed()
 		env.ReportsInUse()

@@ -205,7 +205,7 @@ func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]
 func (n *Node) watchSecrets(v *Volume, env *Env) {
 	needed := map[world.WatchTarget]bool{}
 	for _, u := range v.Uses { //ordered: into a set
-		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret} {
+		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret, u.ExpandSecret} {
 			if ref != nil {
 				needed[world.WatchTarget{Resource: world.ResourceSecrets, Namespace: ref.Namespace,
 					Name: ref.Name}] = true

@@ -32,6 +32,7 @@ type Volume struct {
 	Publications map[string]*Publication `json:"publications,omitempty"` // may exist, by TargetOf
 	Staging      Staging                 `json:"staging,omitzero"`
 	Attachment   Attachment              `json:"attachment,omitzero"`
+	Expansion    Expansion               `json:"expansion,omitzero"`
 
 	Op world.OpID `json:"op,omitempty"` // the one operation in flight
 	// Secrets are the secrets that are watched for the volume, by namespace and name.
@@ -113,6 +114,8 @@ type Publication struct {
 	Block  bool `json:"block,omitempty"`
 	Bound  bool `json:"bound,omitempty"`
 	Linked bool `json:"linked,omitempty"`
+	// Sized reports whether the volume had the size of its claim before the pod got it.
+	Sized bool `json:"sized,omitempty"`
 	// GroupSet reports whether the files belong to the group of the pod, if they have to.
 	GroupSet    bool      `json:"groupSet,omitempty"`
 	PublishedAt time.Time `json:"publishedAt,omitzero"`
@@ -152,6 +155,8 @@ type Use struct {
 	Attributes    map[string]string               `json:"attributes,omitempty"`
 	StageSecret   *v1.SecretReference             `json:"stageSecret,omitempty"`
 	PublishSecret *v1.SecretReference             `json:"publishSecret,omitempty"`
+	ExpandSecret  *v1.SecretReference             `json:"expandSecret,omitempty"`
+	Claim         string                          `json:"claim,omitempty"` // its name
 
 	FSGroup        *int64 `json:"fsGroup,omitempty"`
 	OnRootMismatch bool   `json:"onRootMismatch,omitempty"` // the policy of its change
@@ -367,6 +372,11 @@ func (v *Volume) stateOf(u *Use) UseState {
 
 // isReady reports whether containers can use a publication.
 func (p *Publication) isReady() bool {
+	return p.isGiven() && p.Sized
+}
+
+// isGiven reports whether a publication is what and where containers get it.
+func (p *Publication) isGiven() bool {
 	return p.State == Done && p.Checked && p.GroupSet && (!p.Block || p.Bound && p.Linked)
 }
 

@@ -101,7 +101,7 @@ func (*csiRelease) checkFact(m *model, f *truth.Fact) *finding {
 
 // unsettledCSI returns which volumes are left of pods that are not desired.
 func (m *model) unsettledCSI() []string {
-	var lines []string
+	lines := m.unsettledExpansions()
 	used := map[csiName]bool{}
 	for _, p := range m.podsInOrder {
 		if p.spec == nil {

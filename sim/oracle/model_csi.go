@@ -35,7 +35,8 @@ type csiModel struct {
 	succeeded map[string]bool
 
 	stats      csiStatsModel
-	unmeasured map[string]bool // drivers without statistics, by name
+	unmeasured map[string]bool   // drivers without statistics, by name
+	expanded   map[csiName]int64 // the size to which a driver has expanded a volume on the node
 }
 
 // csiName names a volume of a driver.
@@ -68,7 +69,8 @@ func newCSIModel() csiModel {
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{},
 		attached:  map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
-		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{}}
+		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
+		expanded: map[csiName]int64{}}
 }
 
 // apply updates the model with a fact.
@@ -90,6 +92,8 @@ func (c *csiModel) apply(f *truth.Fact) {
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
 		c.stats.forget(f.Path)
+	case truth.VolumeExpanded:
+		c.expanded[csiName{f.Volume.Driver, f.Volume.Handle}] = f.Bytes
 	case truth.VolumeNotPublished:
 		c.lied[f.Path] = true
 	case truth.PathWritten:

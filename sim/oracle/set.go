@@ -166,7 +166,7 @@ func oracles() []oracle {
 		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
-		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{}, &csiDevices{},
+		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{}, &csiDevices{}, &csiExpand{},
 		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
