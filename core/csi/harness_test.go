@@ -46,6 +46,7 @@ type node struct {
 	files    map[string]string // by path; directories have "/"
 	mounts   []world.Mount
 	csiNode  *storagev1.CSINode
+	claim    *v1.PersistentVolumeClaim // of the tests of expansion
 	calls    []string            // of the driver and of writes to the API server
 	requests []any               // of the driver
 	fail     map[string]*failure // by call
@@ -269,12 +270,18 @@ func notFoundErr(what string) *world.Error {
 // perform does what a request asks for.
 func (n *node) perform(body any) (any, *world.Error) {
 	switch b := body.(type) {
+	case *world.ExpandVolume:
+		n.calls, n.requests = append(n.calls, fmt.Sprintf("expand %d", b.RequiredBytes)),
+			append(n.requests, b)
+		return &world.VolumeExpanded{CapacityBytes: b.RequiredBytes}, nil
+	case *world.PatchObject:
+		return n.patchClaim(b)
 	case *world.GetObject, *world.CreateObject, *world.UpdateObject, *world.DeleteObject:
 		return n.performAPI(b)
 	case *world.GetCSINodeInfo:
 		n.calls = append(n.calls, "info")
 		return &world.CSINodeInfo{NodeID: "id-1", VolumesMax: 9, Topology: map[string]string{"zone": "a"},
-			Capabilities: world.CSICapabilities{StageUnstage: true}}, nil
+			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true}}, nil
 	case *world.CreateToken:
 		return &world.TokenCreated{Token: "token-1", ExpirationSeconds: 3600}, nil
 	case *world.ShareWithGroup:
@@ -420,6 +427,9 @@ func (n *node) performAPI(body any) (any, *world.Error) {
 		return &world.ObjectRead{Object: world.Object{Attachment: &storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{Name: get.Name}, Status: storagev1.VolumeAttachmentStatus{
 				Attached: true, AttachmentMetadata: map[string]string{"disk": "7"}}}}}, nil
+	}
+	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceClaims {
+		return &world.ObjectRead{Object: world.Object{Claim: n.claim.DeepCopy()}}, nil
 	}
 	switch b := body.(type) {
 	case *world.CreateObject:
