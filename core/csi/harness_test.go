@@ -47,9 +47,9 @@ type node struct {
 	mounts   []world.Mount
 	csiNode  *storagev1.CSINode
 	claim    *v1.PersistentVolumeClaim // of the tests of expansion
-	calls    []string            // of the driver and of writes to the API server
-	requests []any               // of the driver
-	fail     map[string]*failure // by call
+	calls    []string                  // of the driver and of writes to the API server
+	requests []any                     // of the driver
+	fail     map[string]*failure       // by call
 	held     map[string]world.Effect
 	hold     map[string]bool // calls that are left in flight
 }

@@ -51,14 +51,40 @@ func (m *model) unsettledExpansions() []string {
 		for i := range p.spec.Spec.Volumes {
 			name, readOnly := claimName(p.spec, &p.spec.Spec.Volumes[i])
 			claim := m.volumes.claims[p.spec.Namespace+"/"+name]
-			if claim == nil || readOnly {
-				continue
-			}
-			switch status := claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]; status {
-			case v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress:
-				lines = append(lines, fmt.Sprintf("pod %s runs, and its claim %s is %s", p, name, status))
+			if isExpanded(claim) && !readOnly {
+				lines = append(lines, fmt.Sprintf("pod %s runs, and its claim %s is to be expanded", p, name))
 			}
 		}
 	}
 	return lines
+}
+
+// isOfExpansion reports whether a call is part of an expansion that a claim waits for. The agent
+// learns of it when it reads the claim again.
+func (m *model) isOfExpansion(request any) bool {
+	switch r := request.(type) {
+	case *api.PatchObject:
+		return r.Resource == api.ResourceClaims && isExpanded(m.volumes.claims[r.Namespace+"/"+r.Name])
+	case *api.ExpandVolume:
+		for _, claim := range m.volumes.claims { //ordered: whether there is one
+			volume := m.volumes.volumes[claim.Spec.VolumeName]
+			if volume != nil && volume.Spec.CSI != nil && volume.Spec.CSI.VolumeHandle == r.Handle &&
+				isExpanded(claim) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isExpanded reports whether a claim waits for the node to expand its volume.
+func isExpanded(claim *v1.PersistentVolumeClaim) bool {
+	if claim == nil {
+		return false
+	}
+	switch claim.Status.AllocatedResourceStatuses[v1.ResourceStorage] {
+	case v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress:
+		return true
+	}
+	return false
 }
