@@ -21,6 +21,7 @@ func (a *Agent) csiEnv() *csi.Env {
 	s := &a.state
 	return &csi.Env{
 		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: a.nodeObject(),
+		NodeSettled: s.NodeObject.Op == 0,
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,

@@ -45,16 +45,16 @@ func (a *Agent) planVolumeStats(uid string) time.Time {
 	return wake
 }
 
-// volumeToMeasure returns how a volume of a pod is measured; false if it cannot be now.
+// volumeToMeasure returns how a volume of a pod is measured; false if it is not set up.
 func (a *Agent) volumeToMeasure(p *pod.Pod, v *v1.Volume) (t volumestats.Target, has bool) {
 	path, use := p.MeasuredVolume(v, &a.state.Node)
 	switch {
 	case use != nil:
-		request, hasCondition := a.state.CSI.StatsRequest(use)
-		if request == nil {
-			return t, false
+		request, hasCondition, isPublished := a.state.CSI.StatsRequest(use)
+		if request != nil {
+			t = volumestats.Target{Request: request, HasCondition: hasCondition}
 		}
-		return volumestats.Target{Request: request, HasCondition: hasCondition}, true
+		return t, isPublished
 	case path != "":
 		return volumestats.Target{Request: &world.MeasureFilesystem{Path: path}}, true
 	}

@@ -2480,6 +2480,21 @@ var mutants = []mutant{
 		scenario: "expand", seeds: "1-20",
 	},
 	{
+		// A write that was issued before takes the volume out of those in use.
+		name:     "a volume is used while the Node is written",
+		file:     "core/csi/attach.go",
+		old:      "if !env.NodeSettled || ",
+		new:      "if ",
+		scenario: "csi-churn", seeds: "130-145",
+	},
+	{
+		name:     "nothing holds a device",
+		file:     "core/csi/block.go",
+		old:      "	case p.Held:\n",
+		new:      "	case p.Held || p.Bound:\n",
+		scenario: "block", seeds: "1-20",
+	},
+	{
 		// The volumes that an earlier agent has staged wait for that.
 		name:     "nothing looks whether all pods were listed",
 		file:     "core/csi/plan.go",

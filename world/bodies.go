@@ -24,6 +24,7 @@ var jsonBodies = []struct {
 	{&ReadTail{}, PortFS}, {&TailRead{}, ""}, {&StatPath{}, PortFS}, {&PathInfo{}, ""},
 	{&MakeFile{}, PortFS}, {&WriteDir{}, PortFS}, {&Rename{}, PortFS}, {&MakeLink{}, PortFS},
 	{&ReadLinks{}, PortFS}, {&LinksRead{}, ""}, {&Compress{}, PortFS},
+	{&HoldDevice{}, PortFS}, {&ReleaseDevice{}, PortFS},
 	{&ShareWithGroup{}, PortFS}, {&MountMemory{}, PortFS}, {&Unmount{}, PortFS},
 	{&BindSubPath{}, PortFS}, {&MeasureTree{}, PortFS}, {&TreeMeasured{}, ""},
 	{&MeasureTrees{}, PortFS}, {&TreesMeasured{}, ""},

@@ -14,7 +14,7 @@ import (
 //	volumeDevices/PV/data/vol_data.json          what the volume is
 //	volumeDevices/staging/PV                     where it is staged
 //	volumeDevices/publish/PV/UID                 where its driver publishes the device for a pod
-//	volumeDevices/PV/dev/UID                     where the agent binds that device
+//	volumeDevices/PV/dev/UID                     where the agent binds that device, and holds it
 //	pods/UID/volumeDevices/kubernetes.io~csi/PV  a link to the device, which the runtime gets
 //
 // The file to which the device is bound is made before the driver is called, and is removed last:
@@ -88,8 +88,11 @@ func (n *Node) ofVolume(v *Volume, listed *world.MountsListed) *world.MountsList
 // bind issues the next operation that gives a published device to a pod.
 func (n *Node) bind(v *Volume, u *Use, p *Publication, env *Env) {
 	var body any = &world.BindMount{Source: n.publishedPath(p), Path: n.boundPath(p)}
-	if p.Bound {
+	switch {
+	case p.Held:
 		body = &world.MakeLink{Path: n.linkPath(p), Target: n.publishedPath(p)}
+	case p.Bound:
+		body = &world.HoldDevice{Path: n.boundPath(p)}
 	}
 	v.issue(subjectUse+u.target(), body, env)
 }
@@ -101,6 +104,8 @@ func (n *Node) unbind(v *Volume, p *Publication, subject string, env *Env) bool 
 		return false
 	case !p.Removal.Unlinked:
 		v.issue(subject, &world.RemoveTree{Path: n.linkPath(p)}, env)
+	case !p.Removal.Freed:
+		v.issue(subject, &world.ReleaseDevice{Path: n.boundPath(p)}, env)
 	case !p.Removal.Unbound:
 		v.issue(subject, &world.Unmount{Path: n.boundPath(p)}, env)
 	default:
@@ -112,6 +117,7 @@ func (n *Node) unbind(v *Volume, p *Publication, subject string, env *Env) bool 
 // keepDevice has a publication that was about to be undone be used again.
 func (p *Publication) keepDevice() {
 	p.Linked = p.Linked && !p.Removal.Unlinked
+	p.Held = p.Held && !p.Removal.Freed
 	p.Bound = p.Bound && !p.Removal.Unbound
 	if p.State != "" {
 		p.Removal = Removal{}
@@ -123,6 +129,8 @@ func (m *Removal) noteDevice(p *Publication, r op.Record) bool {
 	switch {
 	case p.Block && r.Call == "RemoveTree" && !m.Unlinked:
 		m.Unlinked, p.Linked = true, false
+	case p.Block && r.Call == "ReleaseDevice":
+		m.Freed, p.Held = true, false
 	case p.Block && r.Call == "Unmount":
 		m.Unbound, p.Bound = true, false
 	default:

@@ -34,8 +34,9 @@ func TestDevice(t *testing.T) {
 			t.Fatalf("not ready: %+v", s)
 		}
 		link := n.files["/k/pods/"+uid+"/volumeDevices/kubernetes.io~csi/pv-1"]
-		if !n.isMounted(blocks+"pv-1/dev/"+uid) || link != "-> "+blocks+"publish/pv-1/"+uid {
-			t.Errorf("not bound, or linked to %q", link)
+		bound := blocks + "pv-1/dev/" + uid
+		if !n.isMounted(bound) || !n.heldDevices[bound] || link != "-> "+blocks+"publish/pv-1/"+uid {
+			t.Errorf("not bound or held, or linked to %q", link)
 		}
 	}
 	n.expect("stage staging", "publish device pv-1", "publish device pv-1")

@@ -166,7 +166,7 @@ func TestFailedExpansion(t *testing.T) {
 	}
 }
 
-// An expansion that another agent has begun is finished, and one whose claim has changed meanwhile
+// An expansion that another agent has started is finished, and one whose claim has changed meanwhile
 // is looked at again.
 func TestExpansionIsTakenUp(t *testing.T) {
 	n := newReady(t)

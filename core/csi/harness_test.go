@@ -47,11 +47,14 @@ type node struct {
 	mounts   []world.Mount
 	csiNode  *storagev1.CSINode
 	claim    *v1.PersistentVolumeClaim // of the tests of expansion
-	calls    []string                  // of the driver and of writes to the API server
-	requests []any                     // of the driver
-	fail     map[string]*failure       // by call
-	held     map[string]world.Effect
-	hold     map[string]bool // calls that are left in flight
+
+	heldDevices map[string]bool     // by path
+	writesNode  bool                // a write of the Node is in flight
+	calls       []string            // of the driver and of writes to the API server
+	requests    []any               // of the driver
+	fail        map[string]*failure // by call
+	held        map[string]world.Effect
+	hold        map[string]bool // calls that are left in flight
 }
 
 // failure is how calls fail, once or for ever, before or after they have taken effect.
@@ -63,7 +66,7 @@ type failure struct {
 
 func newNode(t *testing.T) *node {
 	n := &node{t: t, now: t0, node: NewNode("n1", "/k", true), wakes: map[timer.Key]time.Time{},
-		pods: map[string]bool{}, cleansUp: true, files: map[string]string{},
+		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true, files: map[string]string{},
 		fail: map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
 		object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}
 	n.effects.Reset(&n.table, n.now)
@@ -89,6 +92,7 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
+		NodeSettled: !n.writesNode,
 		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
 		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
 		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
@@ -380,9 +384,19 @@ func (n *node) performFS(body any) (any, *world.Error) {
 	case *world.BindMount:
 		n.mount(b.Path)
 		return &world.Mounted{}, nil
+	case *world.HoldDevice:
+		if !n.isMounted(b.Path) {
+			return nil, notFoundErr(b.Path)
+		}
+		n.heldDevices[b.Path] = true
+	case *world.ReleaseDevice:
+		delete(n.heldDevices, b.Path)
 	case *world.MakeLink:
 		n.files[b.Path] = "-> " + b.Target
 	case *world.Unmount:
+		if n.heldDevices[b.Path] {
+			return nil, world.Errorf(world.KindExhausted, "Unmount", "%s is busy", b.Path)
+		}
 		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool { return m.Path == b.Path })
 	case *world.StatPath:
 		switch n.files[b.Path] {

@@ -81,7 +81,8 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 			continue
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
-		p.Bound, p.Linked, p.Sized, p.PublishedAt = p.Block, p.Block, true, u.Since
+		p.Bound, p.Held, p.Linked, p.Sized = p.Block, p.Block, p.Block, true
+		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {
 			v.Staging.State, v.Staging.DataWritten = Done, true

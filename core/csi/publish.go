@@ -155,7 +155,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	if p.State != Done { // a volume that is published again stays so, whatever comes of that
 		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
-		p.Bound, p.Linked, p.Sized = false, false, false
+		p.Bound, p.Held, p.Linked, p.Sized = false, false, false, false
 	}
 	v.call(subject, request, env)
 	return time.Time{}, nil
@@ -183,6 +183,8 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		p.Checked = true
 	case r.Call == "BindMount":
 		p.Bound = true
+	case r.Call == "HoldDevice":
+		p.Held = true
 	case r.Call == "MakeLink":
 		p.Linked = true
 	default:
@@ -210,7 +212,7 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 		if message != notDevice {
 			message = "NodePublishVolume has succeeded, but: " + message
 		}
-	case "BindMount":
+	case "BindMount", "HoldDevice":
 		p.State = Uncertain
 	case "PublishVolume":
 		v.Attachment.Known = false // the driver may have got an outdated context
@@ -246,17 +248,20 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 }
 
 // StatsRequest returns the request for the usage of a volume where it is published for a use, and
-// whether its driver reports the health of the volume; nil if it is not published, or its driver
-// is not registered or has no statistics.
-func (n *Node) StatsRequest(u *Use) (r *world.GetVolumeStats, hasCondition bool) {
+// whether its driver reports the health of the volume. The request is nil if the driver is not
+// registered or has no statistics.
+func (n *Node) StatsRequest(u *Use) (r *world.GetVolumeStats, hasCondition, isPublished bool) {
 	v := n.Volumes[UniqueName(u.Driver, u.Handle)]
 	if v == nil || v.Uses[u.target()] == nil {
-		return nil, false
+		return nil, false, false
 	}
 	p, session := v.Publications[u.target()], n.session(v.Driver)
-	if p == nil || !p.isReady() || session == nil || !session.Info.Capabilities.Stats {
-		return nil, false
+	switch {
+	case p == nil || !p.isReady():
+		return nil, false, false
+	case session == nil || !session.Info.Capabilities.Stats:
+		return nil, false, true
 	}
 	return &world.GetVolumeStats{Driver: session.driver(v.Driver), Handle: v.Handle,
-		Path: n.publishedPath(p)}, session.Info.Capabilities.Condition
+		Path: n.publishedPath(p)}, session.Info.Capabilities.Condition, true
 }

@@ -110,9 +110,10 @@ type Publication struct {
 	// Checked reports whether there is a directory at its path: a driver may answer without doing
 	// anything.
 	Checked bool `json:"checked,omitempty"`
-	// Block is set for a device. Bound and Linked are what was done to give it to the pod.
+	// Block is set for a device. Bound, Held and Linked are what was done to give it to the pod.
 	Block  bool `json:"block,omitempty"`
 	Bound  bool `json:"bound,omitempty"`
+	Held   bool `json:"held,omitempty"`
 	Linked bool `json:"linked,omitempty"`
 	// Sized reports whether the volume had the size of its claim before the pod got it.
 	Sized bool `json:"sized,omitempty"`
@@ -127,6 +128,7 @@ type Publication struct {
 // but for a device, which is taken from the pod before.
 type Removal struct {
 	Unlinked  bool `json:"unlinked,omitempty"`  // the pod has no link to the device
+	Freed     bool `json:"freed,omitempty"`     // nothing holds the device
 	Unbound   bool `json:"unbound,omitempty"`   // the device is not bound
 	Checked   bool `json:"checked,omitempty"`   // nothing else has the staged volume mounted
 	Unmounted bool `json:"unmounted,omitempty"` // nothing is mounted there
@@ -377,7 +379,7 @@ func (p *Publication) isReady() bool {
 
 // isGiven reports whether a publication is what and where containers get it.
 func (p *Publication) isGiven() bool {
-	return p.State == Done && p.Checked && p.GroupSet && (!p.Block || p.Bound && p.Linked)
+	return p.State == Done && p.Checked && p.GroupSet && (!p.Block || p.Bound && p.Held && p.Linked)
 }
 
 // UseStateOf returns how far a declared use is; the zero state if it is not declared.

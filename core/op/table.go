@@ -45,6 +45,7 @@ var tenantComponents = map[string]bool{
 var releasingCalls = map[string]bool{
 	"StopContainer": true, "StopPodSandbox": true, "RemoveContainer": true, "RemovePodSandbox": true,
 	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true, "UnpublishVolume": true,
+	"ReleaseDevice": true,
 	"UnstageVolume": true,
 }
 

@@ -58,17 +58,17 @@ type Volume struct {
 	MeasuredAt   time.Time             `json:"measuredAt,omitzero"` // the date
 }
 
-// Target is a volume that can be measured now.
+// Target is a volume that is set up.
 type Target struct {
 	Name    string // in the spec of the pod
 	Claim   string // empty: the volume has none
-	Request any    // the operation that measures it
+	Request any    // the operation that measures it; nil: its driver is missing, or cannot
 	// HasCondition is that of Volume.
 	HasCondition bool
 }
 
 // Plan issues the measurements of a pod that are due, and returns when to plan again. A volume that
-// cannot be measured any more, as it was unmounted, has no usage.
+// is unmounted has no usage, and one of a driver that is missing when it is due has none either.
 func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effects) time.Time {
 	var wake time.Time
 	if s.Period <= 0 {
@@ -90,6 +90,8 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 		case v.Op != 0:
 		case effects.Now().Before(v.NextAt):
 			wake = timer.Soonest(wake, v.NextAt)
+		case t.Request == nil:
+			v.Latest = nil
 		default:
 			v.Op = effects.IssueFor(uid, Key(uid), t.Name, timeout, t.Request)
 		}
@@ -105,7 +107,7 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 	return wake
 }
 
-// keep forgets the volumes that are not among those that can be measured. A measurement in flight
+// keep forgets the volumes that are not among those that are set up. A measurement in flight
 // is waited for, so that there is one for each volume.
 func (p *Pod) keep(targets []Target) {
 	maps.DeleteFunc(p.Volumes, func(name string, v *Volume) bool {

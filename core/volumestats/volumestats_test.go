@@ -145,3 +145,25 @@ func TestNothingIsMeasuredWithoutPeriod(t *testing.T) {
 		t.Errorf("issued %+v, next at %v", issued, wake)
 	}
 }
+
+// A volume whose driver goes keeps its usage until the next measurement is due, and is not measured
+// earlier when the driver is back.
+func TestDriverIsAway(t *testing.T) {
+	b := newBench()
+	request := b.targets[0].Request
+	b.targets = b.targets[:1]
+	issued, _ := b.plan(0)
+	b.complete(0, issued[0].Op, &world.CSIVolumeStats{UsedBytes: 1}, nil)
+	b.targets[0].Request = nil
+	if issued, _ = b.plan(time.Second); len(issued) != 0 || len(b.List()) != 1 {
+		t.Errorf("issued %+v, usage %+v, want the known one", issued, b.List())
+	}
+	b.targets[0].Request = request
+	if issued, _ = b.plan(2 * time.Second); len(issued) != 0 {
+		t.Errorf("issued %+v before the period has passed", issued)
+	}
+	b.targets[0].Request = nil
+	if b.plan(time.Minute); len(b.List()) != 0 {
+		t.Errorf("usage %+v of a volume that cannot be measured", b.List())
+	}
+}

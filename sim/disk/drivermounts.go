@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 )
 
@@ -173,3 +174,21 @@ func (d *Disk) RemoveMountpoint(p string) *world.Error {
 	d.notify(at.path)
 	return nil
 }
+
+// holdDevice keeps a device open.
+func (d *Disk) holdDevice(call *wire.Call, req *world.HoldDevice) {
+	at, err := d.resolve(call.Name, req.Path, true)
+	switch {
+	case err != nil:
+	case at.node == nil:
+		err = notFound(call.Name, req.Path)
+	case at.node.kind != world.PathBlockDevice:
+		err = world.Errorf(world.KindInvalid, call.Name, "%s is no block device", req.Path)
+	default:
+		d.held[at.path] = true
+	}
+	d.complete(call, err)
+}
+
+// IsHeld reports whether the device at a path is kept open.
+func (d *Disk) IsHeld(p string) bool { return d.held[path.Clean(p)] }

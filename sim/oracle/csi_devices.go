@@ -11,7 +11,8 @@ import (
 
 // csiDevices fires when a container is started that does not have the device of a block volume
 // where its spec names it, has another one there, may do more or less with it than the pod asks
-// for, or has a device that its spec does not name.
+// for, or has a device that its spec does not name, and when nothing keeps the device open: another
+// one could get its number.
 type csiDevices struct {
 	devices map[string][]*runtimeapi.Device // by ID of the container that was created with them
 }
@@ -85,7 +86,11 @@ func (m *model) findWrongDevice(p *pod, named *v1.VolumeDevice,
 	}
 	want := "/dev/" + uses[is].driver + "/" + uses[is].handle
 	source, _ := m.opts.DeviceAt(devices[at].HostPath)
+	bound := m.csiBlocks() + "/" + uses[is].pv + "/dev/" + p.uid
 	switch {
+	case m.opts.IsDeviceHeld != nil && !m.opts.IsDeviceHeld(bound):
+		return findingf("a container of %s was started, and nothing holds the device of volume %s", p,
+			named.Name)
 	case source != want:
 		return findingf("a container of %s has the device %q at %s, not %s", p, source,
 			named.DevicePath, want)

@@ -151,6 +151,7 @@ type csiUse struct {
 	volume string // its name in the pod
 	path   string // where it has to be published
 	block  bool   // as a device
+	pv     string // the persistent volume, or the volume of the pod
 }
 
 // csiUses returns the volumes of CSI drivers that a pod has, as far as objects say which.
@@ -161,7 +162,7 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 		if block {
 			at = m.csiBlocks() + "/publish/" + dir + "/" + string(pod.UID)
 		}
-		uses = append(uses, csiUse{name, v.Name, at, block})
+		uses = append(uses, csiUse{name, v.Name, at, block, dir})
 	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

@@ -41,6 +41,8 @@ type Options struct {
 	// DeviceAt returns the source of what is mounted at a path, links followed; false if nothing is.
 	// Nil: devices are not checked.
 	DeviceAt func(path string) (source string, isMounted bool)
+	// IsDeviceHeld reports whether the device at a path is kept open. Nil: that is not checked.
+	IsDeviceHeld func(path string) bool
 	// ReadFile returns the content of a file, and false if the file does not exist. Nil: content is
 	// not checked.
 	ReadFile func(path string) ([]byte, bool)

@@ -415,6 +415,7 @@ func deviceIsPublished(c *csiClient) {
 	for range 2 {
 		c.mustDo(publish)
 		c.mustDo(&world.BindMount{Source: c.target, Path: bound})
+		c.mustDo(&world.HoldDevice{Path: bound})
 		c.mustDo(&world.MakeLink{Path: link, Target: c.target})
 	}
 	for _, at := range []string{c.target, bound, link} {
@@ -428,7 +429,12 @@ func deviceIsPublished(c *csiClient) {
 	if stats.CapacityBytes <= 0 {
 		c.Errorf("the statistics are %+v", stats)
 	}
+	c.mustFail(&world.HoldDevice{Path: bound + "-absent"}, world.KindNotFound)
 	c.mustDo(&world.RemoveTree{Path: link})
+	c.mustFail(&world.Unmount{Path: bound}, world.KindExhausted)
+	for range 2 {
+		c.mustDo(&world.ReleaseDevice{Path: bound})
+	}
 	c.mustDo(&world.Unmount{Path: bound})
 	for range 2 {
 		c.mustDo(c.unpublish())
