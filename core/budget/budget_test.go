@@ -66,7 +66,8 @@ func TestCheckSpec(t *testing.T) {
 	}
 	mounts := func(n int) *v1.PodSpec {
 		return &v1.PodSpec{Containers: []v1.Container{{Name: "a"},
-			{Name: "b", VolumeMounts: make([]v1.VolumeMount, n)}}}
+			{Name: "b", VolumeMounts: make([]v1.VolumeMount, n-1),
+				VolumeDevices: make([]v1.VolumeDevice, 1)}}}
 	}
 	for _, c := range []struct {
 		spec               *v1.PodSpec
@@ -81,11 +82,12 @@ func TestCheckSpec(t *testing.T) {
 		{&v1.PodSpec{Volumes: make([]v1.Volume, 257)}, 0, 0,
 			"the pod has 257 volumes, and one pod may have 256"},
 		{mounts(256), 0, 0, ""},
-		{mounts(257), 0, 0, "container b has 257 volume mounts, and one container may have 256"},
+		{mounts(257), 0, 0,
+			"container b has 257 volume mounts and devices, and one container may have 256"},
 		{&v1.PodSpec{Containers: slices.Repeat(mounts(256).Containers, 8)}, 0, 0, ""},
 		{&v1.PodSpec{Containers: append(slices.Repeat(mounts(256).Containers, 8),
 			mounts(1).Containers...)}, 0, 0,
-			"the containers of the pod have 2049 volume mounts, and one pod may have 2048"},
+			"the containers of the pod have 2049 volume mounts and devices, and one pod may have 2048"},
 		{specOfBundles(2, 128), 0, 0, ""},
 		{specOfBundles(1, 257), 0, 0, "the volumes of the pod have 257 sources of trust bundles, and " +
 			"those of one pod may have 256"},
@@ -230,8 +232,8 @@ func TestCheckSpecOfWhatIsRepeated(t *testing.T) {
 		want string
 	}{
 		{specOfPaths(256, 256), ""},
-		{specOfPaths(256, 257), "the paths of the volume mounts of the pod have 65792 bytes, and those " +
-			"of one pod may have 65536"},
+		{specOfPaths(256, 257), "the paths of the volume mounts and devices of the pod have 65792 " +
+			"bytes, and those of one pod may have 65536"},
 		{specOfNames(256, 64), ""},
 		{specOfNames(256, 65), "the names of resources in the requests and limits of the pod have " +
 			"33280 bytes, and those of one pod may have 32768"},

@@ -25,14 +25,15 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 		}
 		ports += len(c.Ports)
 		resources += resourceCount(&c.Resources)
-		mountsOfPod += len(c.VolumeMounts)
+		own := len(c.VolumeMounts) + len(c.VolumeDevices)
+		mountsOfPod += own
 		for i := 0; i < len(c.VolumeMounts) && len(isImage) > 0; i++ {
 			if isImage[c.VolumeMounts[i].Name] {
 				images++
 			}
 		}
-		if len(c.VolumeMounts) > mounts {
-			name, mounts = c.Name, len(c.VolumeMounts)
+		if own > mounts {
+			name, mounts = c.Name, own
 		}
 	})
 	switch {
@@ -43,11 +44,11 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 		return Volumes.Errorf("the pod has %d volumes, and one pod may have %d", len(spec.Volumes),
 			VolumesMax)
 	case mounts > MountsMax:
-		return Mounts.Errorf("container %s has %d volume mounts, and one container may have %d", name,
-			mounts, MountsMax)
+		return Mounts.Errorf("container %s has %d volume mounts and devices, and one container may have "+
+			"%d", name, mounts, MountsMax)
 	case mountsOfPod > MountsOfPodMax:
-		return MountsOfPod.Errorf("the containers of the pod have %d volume mounts, and one pod may "+
-			"have %d", mountsOfPod, MountsOfPodMax)
+		return MountsOfPod.Errorf("the containers of the pod have %d volume mounts and devices, and one "+
+			"pod may have %d", mountsOfPod, MountsOfPodMax)
 	case ports > PortsMax:
 		return Ports.Errorf("the containers of the pod have %d ports, and one pod may have %d", ports,
 			PortsMax)
@@ -85,6 +86,9 @@ func checkRepeated(spec *v1.PodSpec) error {
 		for i := range c.VolumeMounts {
 			paths += len(c.VolumeMounts[i].MountPath)
 		}
+		for i := range c.VolumeDevices {
+			paths += len(c.VolumeDevices[i].DevicePath)
+		}
 	})
 	if security := spec.SecurityContext; security != nil {
 		groups = len(security.SupplementalGroups)
@@ -94,8 +98,8 @@ func checkRepeated(spec *v1.PodSpec) error {
 		return ResourceNames.Errorf("the names of resources in the requests and limits of the pod have "+
 			"%d bytes, and those of one pod may have %d", names, ResourceNamesMax)
 	case paths > MountPathsMax:
-		return MountPaths.Errorf("the paths of the volume mounts of the pod have %d bytes, and those of "+
-			"one pod may have %d", paths, MountPathsMax)
+		return MountPaths.Errorf("the paths of the volume mounts and devices of the pod have %d bytes, "+
+			"and those of one pod may have %d", paths, MountPathsMax)
 	case groups > SupplementalGroupsMax:
 		return SupplementalGroups.Errorf("the pod has %d supplemental groups, and one pod may have %d",
 			groups, SupplementalGroupsMax)
@@ -217,6 +221,7 @@ func forEachContainer(spec *v1.PodSpec, do func(*v1.Container)) {
 	}
 	for i := range spec.EphemeralContainers {
 		c := &spec.EphemeralContainers[i]
-		do(&v1.Container{Name: c.Name, Image: c.Image, VolumeMounts: c.VolumeMounts})
+		do(&v1.Container{Name: c.Name, Image: c.Image, VolumeMounts: c.VolumeMounts,
+			VolumeDevices: c.VolumeDevices})
 	}
 }

@@ -66,7 +66,8 @@ type failure struct {
 
 func newNode(t *testing.T) *node {
 	n := &node{t: t, now: t0, node: NewNode("n1", "/k", true), wakes: map[timer.Key]time.Time{},
-		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true, files: map[string]string{},
+		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true,
+		files: map[string]string{},
 		fail: map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
 		object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}
 	n.effects.Reset(&n.table, n.now)
@@ -366,6 +367,8 @@ func (n *node) isMounted(at string) bool {
 
 func (n *node) performFS(body any) (any, *world.Error) {
 	switch b := body.(type) {
+	case *world.BindMount, *world.HoldDevice, *world.ReleaseDevice, *world.MakeLink, *world.Unmount:
+		return n.performMount(b)
 	case *world.MakeDir:
 		for dir := b.Path; dir != "/"; dir = path.Dir(dir) {
 			n.files[dir] = "/"
@@ -381,23 +384,6 @@ func (n *node) performFS(body any) (any, *world.Error) {
 				delete(n.files, file)
 			}
 		}
-	case *world.BindMount:
-		n.mount(b.Path)
-		return &world.Mounted{}, nil
-	case *world.HoldDevice:
-		if !n.isMounted(b.Path) {
-			return nil, notFoundErr(b.Path)
-		}
-		n.heldDevices[b.Path] = true
-	case *world.ReleaseDevice:
-		delete(n.heldDevices, b.Path)
-	case *world.MakeLink:
-		n.files[b.Path] = "-> " + b.Target
-	case *world.Unmount:
-		if n.heldDevices[b.Path] {
-			return nil, world.Errorf(world.KindExhausted, "Unmount", "%s is busy", b.Path)
-		}
-		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool { return m.Path == b.Path })
 	case *world.StatPath:
 		switch n.files[b.Path] {
 		case "":
@@ -432,6 +418,30 @@ func (n *node) performFS(body any) (any, *world.Error) {
 		}
 		return &world.FilesRead{Files: []world.File{{Name: path.Base(b.Path),
 			Data: []byte(n.files[b.Path])}}}, nil
+	}
+	return &world.Done{}, nil
+}
+
+// performMount performs what is done with the device of a block volume.
+func (n *node) performMount(body any) (any, *world.Error) {
+	switch b := body.(type) {
+	case *world.BindMount:
+		n.mount(b.Path)
+		return &world.Mounted{}, nil
+	case *world.HoldDevice:
+		if !n.isMounted(b.Path) {
+			return nil, notFoundErr(b.Path)
+		}
+		n.heldDevices[b.Path] = true
+	case *world.ReleaseDevice:
+		delete(n.heldDevices, b.Path)
+	case *world.MakeLink:
+		n.files[b.Path] = "-> " + b.Target
+	case *world.Unmount:
+		if n.heldDevices[b.Path] {
+			return nil, world.Errorf(world.KindExhausted, "Unmount", "%s is busy", b.Path)
+		}
+		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool { return m.Path == b.Path })
 	}
 	return &world.Done{}, nil
 }
