@@ -68,7 +68,7 @@ func newNode(t *testing.T) *node {
 	n := &node{t: t, now: t0, node: NewNode("n1", "/k", true), wakes: map[timer.Key]time.Time{},
 		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true,
 		files: map[string]string{},
-		fail: map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
+		fail:  map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
 		object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}
 	n.effects.Reset(&n.table, n.now)
 	n.objects.AddReference(AllDrivers, "agent", &n.effects)
