@@ -63,12 +63,13 @@ func TestDevicesAreFound(t *testing.T) {
 	n.need(device("a"))
 	n.need(device("b"))
 	delete(n.pods, "b")
+	clear(n.heldDevices) // the machine was restarted, and the agent killed once more
 	n.restart()
 	n.register()
 	u := device("a")
 	u.HasRun = true
-	if !n.need(u).Ready {
-		t.Error("not ready after a restart")
+	if !n.need(u).Ready || !n.heldDevices[blocks+"pv-1/dev/a"] {
+		t.Error("not ready after a restart, or not held")
 	}
 	n.expect("info", "unpublish pv-1")
 	n.end("a")
