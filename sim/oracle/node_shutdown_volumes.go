@@ -7,8 +7,8 @@ import (
 )
 
 // findMountedVolume returns which pod of a group before another one has a volume mounted, although
-// the agent goes on with that group, and the period of the pod's own has not passed. A pod of a later
-// group may provide the volume.
+// the agent goes on with that group, and the period of the pod's own has not passed. A pod of a
+// later group may provide the volume.
 func (*nodeShutdown) findMountedVolume(m *model, before int, now time.Time) *finding {
 	s := &m.shutdown
 	if !s.underWay || s.missed || !m.agentUpSince(s.since) {
