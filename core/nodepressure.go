@@ -74,7 +74,9 @@ func (a *Agent) lacksRecords() bool {
 // attempt that waits for records is planned again.
 func (a *Agent) adoptEvicted(p *pod.Pod) {
 	m, end := &a.state.Eviction, &p.Termination
-	isEnding := p.Stage == pod.Terminating || p.Stage == pod.Terminated && !p.HasFreedDisk()
+	recorded := p.Record.Termination
+	isEnding := p.Stage == pod.Terminating || p.Stage == pod.Terminated && !p.HasFreedDisk() &&
+		recorded != nil && recorded.Since.Before(a.state.Node.Wall.Date(a.state.BootedAt))
 	if isEnding && end.UnderPressure && p.Record.Loaded {
 		m.AdoptVictim(p.UID, end.Since.Add(end.Grace), a.state.Now)
 	}

@@ -2454,8 +2454,8 @@ var mutants = []mutant{
 	{
 		name:     "a victim of an earlier agent is not waited for once it has ended",
 		file:     "core/nodepressure.go",
-		old:      "p.Stage == pod.Terminating || p.Stage == pod.Terminated && !p.HasFreedDisk()\n",
-		new:      "p.Stage == pod.Terminating\n",
+		old:      "p.Stage == pod.Terminated && !p.HasFreedDisk() &&\n",
+		new:      "false &&\n",
 		scenario: "disk-full", plan: "victim-adopted-late.yaml",
 	},
 	{

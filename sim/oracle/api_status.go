@@ -50,7 +50,7 @@ func (m *model) findChangedExit(before, now *v1.Pod) *finding {
 				continue
 			}
 			was := old[i][j].State.Terminated
-			if was != nil && was.Reason != "ContainerStatusUnknown" &&
+			if was != nil && was.Reason != reasonUnknownExit &&
 				was.ExitCode != c.State.Terminated.ExitCode {
 				return findingf("container %s of pod %s/%s was reported with exit code %d, and then with %d",
 					c.Name, now.Namespace, now.Name, was.ExitCode, c.State.Terminated.ExitCode)

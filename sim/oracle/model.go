@@ -207,6 +207,9 @@ func (m *model) applyContainer(f *truth.Fact) {
 		_, wasShort := m.pressure.lastMet[v1.NodeDiskPressure]
 		c.pod.collected = c.pod.collected || byAgent && c.pod.spec != nil &&
 			(!c.pod.terminalAt.IsZero() || wasShort)
+		if c.pod.collected && c.pod.terminalAt.IsZero() {
+			c.pod.unreportedLostAt = f.Time
+		}
 		delete(m.containers, c.id)
 		delete(m.removals.failing, c.id)
 		if m.logLinks[c.linkName] == c {
