@@ -40,6 +40,7 @@ import (
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
+	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
 )
 
@@ -78,6 +79,7 @@ type State struct {
 	OOMs         nodeobject.OOMs        `json:"ooms"`
 	Plugins      plugins.Registry       `json:"plugins,omitzero"`
 	CSI          csi.Node               `json:"csi,omitzero"`
+	VolumeStats  volumestats.Stats      `json:"volumeStats"`
 	Allocation   allocation.Store       `json:"allocation"`
 	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
 	Devices      devicemount.Devices    `json:"devices"` // of local volumes
@@ -169,7 +171,9 @@ func New(o Options) *Agent {
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
-		Devices:      devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
+		VolumeStats: volumestats.Stats{Period: c.VolumeStatsAggPeriod.Duration,
+			Health: config.VolumeHealthEnabled(c)},
+		Devices: devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
 		Images: image.Store{Limits: image.LimitsFromConfig(c),
 			Node: credentials.Node{Settings: o.Credentials}},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},

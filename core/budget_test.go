@@ -497,7 +497,7 @@ func TestListIsAppliedInParts(t *testing.T) {
 // The length of a list is no reason to panic.
 func TestListOfManyPods(t *testing.T) {
 	stepWithList(t, 60_000, func(p *v1.Pod) { // refused, and Pending
-		p.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{}}
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{}}
 	})
 	stepWithList(t, 17_000, func(p *v1.Pod) { // known to an earlier agent: each reads its record
 		p.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}

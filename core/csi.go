@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
 )
 
@@ -20,6 +21,7 @@ func (a *Agent) csiEnv() *csi.Env {
 	s := &a.state
 	return &csi.Env{
 		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: a.nodeObject(),
+		NodeSettled: s.NodeObject.Op == 0,
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,
@@ -63,10 +65,12 @@ func (a *Agent) planCSI(key timer.Key) time.Time {
 	return n.PlanVolume(key.Name, env)
 }
 
-// handleCSICompletion handles the completion of an operation of planCSI.
+// handleCSICompletion handles the completion of an operation of planCSI, or of a measurement.
 func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch r.Owner.Component {
+	case volumestats.Component:
+		a.handleVolumeStatsCompletion(id, r, ev)
 	case csi.SearchOwner.Component:
 		n.HandleSearchCompletion(id, ev, env)
 	case csi.ObjectOwner.Component:

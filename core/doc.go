@@ -49,8 +49,8 @@
 //	relist.go          how the runtime's lists and events reach the pods
 //	runtimestatus.go   what the runtime reports about itself
 //	images.go, logs.go, housekeeping.go, objects.go, mirrors.go, nodeobject.go, statuswrites.go,
-//	qos.go, containergc.go, imagegc.go, csi.go, devicemounts.go
-//	                   the wiring of the components with those subjects
+//	qos.go, containergc.go, imagegc.go, csi.go, devicemounts.go,
+//	volumestats.go     the wiring of the components with those subjects
 //	objectowners.go    the pod that an ID of the runtime belongs to
 //	nodepressure.go    evictions under node pressure, and the admission of pods meanwhile
 //	nodeshutdown.go    shutdowns of the machine, and the admission of pods meanwhile
@@ -72,6 +72,7 @@
 //	claim         what backs a volume that has a claim
 //	csi           the drivers of the node, and the volumes that are staged and published
 //	devicemount   the mounts of devices for local volumes
+//	volumestats   the usage and health of the volumes that storage backs
 //	token         the service account tokens in the volumes of a pod
 //	localstorage  what a pod keeps on the disks, and the limit that it exceeds
 //	allocation    the resources that are allocated to pods, and that containers were given

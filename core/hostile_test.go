@@ -453,7 +453,7 @@ var hostiles = []hostile{
 	}},
 	{"pods that cannot run", 10_000, func(n *fakeNode, size int) {
 		putPods(n, size, func(p *v1.Pod) {
-			p.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{}}
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{{}}
 		})
 	}},
 }

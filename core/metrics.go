@@ -117,6 +117,7 @@ func (a *Agent) listMetrics() []world.Metric {
 	a.addResizeMetrics(&m)
 	a.addMemoryQoSMetrics(&m)
 	a.addPluginMetrics(&m)
+	a.addVolumeStats(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
 }

@@ -30,8 +30,15 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 	if watch.Target.Resource == world.ResourceSecrets {
 		pod.DecodePullSecret(watch)
 	}
+	isStorage := watch.Target.Resource == world.ResourceClaims ||
+		watch.Target.Resource == world.ResourceVolumes
 	for _, user := range watch.Users {
 		a.enqueueKnownPod(user)
+		if isStorage { // a volume may have to be expanded
+			for _, name := range a.state.CSI.Owners[user] {
+				a.queue.enqueue(csi.VolumeKey(name))
+			}
+		}
 		if key, isVolume := csi.KeyOfUser(user); isVolume {
 			a.queue.enqueue(key)
 		}

@@ -144,6 +144,7 @@ func (a *Agent) removePod(p *pod.Pod) {
 	delete(a.shares, p.UID)
 	a.dropShare(p.UID)
 	a.forgetResources(p.UID)
+	a.state.VolumeStats.Forget(p.UID)
 	a.recordPodRemoved(p.UID)
 	a.podUIDs = deleteSorted(a.podUIDs, p.UID)
 	name := p.FullName()
@@ -224,6 +225,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if a.state.StatusWriter.Entries[p.UID] != nil {
 		a.queue.enqueue(statuswriter.Key(p.UID))
 	}
+	a.enqueueVolumeStats(p)
 	if p.FullyRemoved {
 		a.removePod(p)
 		switch {

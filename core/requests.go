@@ -15,6 +15,9 @@ func (a *Agent) handleRequest(ev world.Event) {
 		a.effects.Emit(&world.RunningPodsAnswer{Request: body.Request, Pods: a.servedRunningPods()})
 	case *world.ContainerRequest:
 		a.effects.Emit(a.resolveContainer(body))
+	case *world.VolumeStatsRequest:
+		a.effects.Emit(&world.VolumeStatsAnswer{Request: body.Request,
+			Volumes: a.state.VolumeStats.List()})
 	case *world.StateRequest:
 		state, err := a.redactedSnapshot()
 		if err != nil {

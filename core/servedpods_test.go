@@ -72,7 +72,7 @@ func TestRejectedPodIsRemovedWhileAListIsPending(t *testing.T) {
 		step func(world.Event) []world.Effect) ([]world.Effect, bool) {
 		return step(ev), false
 	}
-	reject := func(p *v1.Pod) { p.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{}} }
+	reject := func(p *v1.Pod) { p.Spec.ResourceClaims = []v1.PodResourceClaim{{}} }
 	putPods(n, size, reject)
 	n.apiServer.undelivered = nil
 	n.restart()

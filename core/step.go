@@ -31,6 +31,7 @@ import (
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
 )
 
@@ -209,7 +210,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	case plugins.Owner.Component:
 		s.Plugins.HandleCompletion(id, r, ev, &a.effects)
 		a.observePlugins()
-	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component:
+	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component,
+		volumestats.Component:
 		a.handleCSICompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
@@ -291,6 +293,8 @@ func (a *Agent) planComponent(key timer.Key) {
 	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
 		csi.SearchOwner.Component:
 		wake = a.planCSI(key)
+	case volumestats.Component:
+		wake = a.planVolumeStats(key.Name)
 	case lease.Owner.Component:
 		wake = a.planLease()
 	case admissionOwner.Component:

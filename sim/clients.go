@@ -142,6 +142,8 @@ func requestIDOf(body any) world.RequestID {
 		return b.Request
 	case *world.PodsAnswer:
 		return b.Request
+	case *world.VolumeStatsAnswer:
+		return b.Request
 	case *world.HealthAnswer:
 		return b.Request
 	case *world.MetricsAnswer:

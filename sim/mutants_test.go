@@ -2472,6 +2472,64 @@ var mutants = []mutant{
 		new:      "case slices.Contains(p.Watches.Volumes, target):",
 		scenario: "claims", seeds: "1-20",
 	},
+	{
+		name:     "the usage of a CSI volume is measured once",
+		file:     "core/volumestats/volumestats.go",
+		old:      "v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(s.Period), nil",
+		new:      "v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(100*s.Period), nil",
+		scenario: "csi-churn", seeds: "1-100",
+	},
+	{
+		name:     "a device that is read-only can be written to",
+		file:     "core/criconfig/mounts.go",
+		old:      `permissions = "r"`,
+		new:      `permissions = "mrw"`,
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "a device stays bound after its pod has ended",
+		file:     "core/csi/block.go",
+		old:      "case !p.Removal.Unbound:",
+		new:      "case !p.Removal.Unbound && p.State == \"\":",
+		scenario: "block", seeds: "1-100",
+	},
+	{
+		name:     "a claim has its new size before its volume was expanded",
+		file:     "core/csi/expand.go",
+		old:      "case e.Expanded && e.Bytes >= size.Value():",
+		new:      "case status != v1.PersistentVolumeClaimNodeResizePending:",
+		scenario: "expand", seeds: "1-20",
+	},
+	{
+		name:     "an expansion in progress is not finished",
+		file:     "core/csi/expand.go",
+		old:      "	case status == v1.PersistentVolumeClaimNodeResizePending,\n",
+		new:      "	case status == v1.PersistentVolumeClaimNodeResizePending, false &&\n",
+		scenario: "expand", seeds: "1-20",
+	},
+	{
+		// A write that was issued before takes the volume out of those in use.
+		name:     "a volume is used while the Node is written",
+		file:     "core/csi/attach.go",
+		old:      "if !env.NodeSettled || ",
+		new:      "if ",
+		scenario: "csi-churn", seeds: "130-145",
+	},
+	{
+		name:     "nothing holds a device",
+		file:     "core/csi/block.go",
+		old:      "	case p.Held:\n",
+		new:      "	case p.Held || p.Bound:\n",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		// The volumes that an earlier agent has staged wait for that.
+		name:     "nothing looks whether all pods were listed",
+		file:     "core/csi/plan.go",
+		old:      "wake = env.Effects.Now().Add(listedPeriod)",
+		new:      "wake = time.Time{}",
+		scenario: "block", plan: "staged-before-lists.yaml",
+	},
 }
 
 // Every edit applies to the source as it is, and the changed source compiles. This check is quick:

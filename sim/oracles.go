@@ -49,7 +49,12 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		MemoryBytes: node.MemoryBytes(), Pressure: oraclePressure(node, kubelet),
 		NodeUsage:       func() world.NodeMeasured { return r.host.Measure() },
 		ContainerMemory: func(id string) int64 { return r.runtime.ContainerMemory(id) },
-		Filesystem:      func() world.FilesystemMeasured { return r.disk.Filesystem(plan.RootDir) },
+		IsDeviceHeld:    func(path string) bool { return r.disk.IsHeld(path) },
+		DeviceAt: func(path string) (string, bool) {
+			at, isMounted := r.disk.MountedAt(path)
+			return at.Source, isMounted
+		},
+		Filesystem: func() world.FilesystemMeasured { return r.disk.Filesystem(plan.RootDir) },
 		DNS: oracle.DNS{Servers: kubelet.ClusterDNS, Domain: kubelet.ClusterDomain,
 			Resolv: host.ResolvConf},
 		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),

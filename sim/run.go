@@ -326,11 +326,15 @@ func (r *run) startPolling() {
 	rng := wire.Stream(r.plan.Seed, "requests")
 	var poll func()
 	id := world.RequestID(0)
+	hasVolumes := r.plan.HasClaims() || r.plan.HasCSIDriver("")
 	poll = func() {
 		if !r.isStalled() {
 			id++
 			r.deliver(world.Event{Body: &world.PodsRequest{Request: id}})
 			r.deliver(world.Event{Body: &world.HealthRequest{Request: id}})
+			if hasVolumes {
+				r.deliver(world.Event{Body: &world.VolumeStatsRequest{Request: id}})
+			}
 		}
 		r.agenda.After(2*time.Second+time.Duration(rng.Int64N(int64(5*time.Second))), poll)
 	}
@@ -346,6 +350,8 @@ func (r *run) handleResponse(eff world.Effect) {
 	case *world.PodsAnswer:
 		r.servedPods = body.Pods
 		r.oracles.CheckServed(r.agenda.Now(), body.Pods)
+	case *world.VolumeStatsAnswer:
+		r.oracles.CheckVolumeStats(r.agenda.Now(), body.Volumes)
 	case *world.HealthAnswer:
 		for _, check := range body.Checks {
 			if check.Name == "pleg" && check.Problem == "" {

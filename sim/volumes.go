@@ -30,6 +30,8 @@ type volumeControllers struct {
 	rng *rand.Rand
 	// dueAt is when the next step towards the volume of a claim is taken, by the claim's UID.
 	dueAt map[string]time.Time
+	// resizeAt is when the next step of the expansion of a claim is taken, by the claim's UID.
+	resizeAt map[string]time.Time
 }
 
 // startVolumeControllers starts the controllers, if a plan has claims.
@@ -38,12 +40,14 @@ func (r *run) startVolumeControllers() {
 		return
 	}
 	r.volumes = volumeControllers{rng: wire.Stream(r.plan.Seed, "volume controllers"),
-		dueAt: map[string]time.Time{}}
+		dueAt: map[string]time.Time{}, resizeAt: map[string]time.Time{}}
+	r.startGrowth()
 	var reconcile func()
 	reconcile = func() {
 		r.makeEphemeralClaims()
 		r.collectClaims()
 		r.bindClaims()
+		r.resizeClaims()
 		r.removeReleasedVolumes()
 		r.agenda.After(volumePeriod, reconcile)
 	}
@@ -142,7 +146,7 @@ func (r *run) bindClaims() {
 		case claim.Spec.VolumeName == "":
 			r.patchClaim(claim, false, fmt.Sprintf(`{"spec":{"volumeName":%q}}`, name))
 		default:
-			r.patchClaim(claim, true, `{"status":{"phase":"Bound"}}`)
+			r.patchClaim(claim, true, `{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}}`)
 		}
 		// The agent may see each of these states, which are usually a moment apart.
 		r.volumes.dueAt[uid] = now.Add(time.Duration(r.volumes.rng.Int64N(int64(time.Second))))
@@ -172,6 +176,9 @@ const (
 // provision creates the volume of a claim, and what it is on the node.
 func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 	mode := v1.PersistentVolumeFilesystem
+	if claim.Spec.VolumeMode != nil {
+		mode = *claim.Spec.VolumeMode
+	}
 	spec := v1.PersistentVolumeSpec{VolumeMode: &mode, AccessModes: claim.Spec.AccessModes,
 		Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")},
 		ClaimRef: &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace,
@@ -198,7 +205,10 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 			return // no provisioner has the class
 		}
 		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
-			VolumeHandle: "vol-" + name, FSType: "ext4"}
+			VolumeHandle: "vol-" + name}
+		if mode == v1.PersistentVolumeFilesystem {
+			spec.CSI.FSType = "ext4"
+		}
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{

@@ -291,6 +291,19 @@ type MountDevice struct {
 	Options  []string `json:"options,omitempty"`
 }
 
+// HoldDevice keeps the block device at a path open, by a loop device of the node: as long as it is,
+// no other device gets its number, to which containers were given access. A device that is held
+// already stays so. It completes with Done, or with KindNotFound if the path does not exist.
+type HoldDevice struct {
+	Path string `json:"path"`
+}
+
+// ReleaseDevice ends what HoldDevice does, or a kubelet has done. It succeeds if nothing holds a
+// device at the path. What is mounted at the path is busy until then. It completes with Done.
+type ReleaseDevice struct {
+	Path string `json:"path"`
+}
+
 // MountNFS mounts an export of an NFS server at a path, and creates the mount point. A file system
 // that is mounted at the path already stays. It waits for a server that does not answer, for
 // minutes. It completes with Done.
@@ -353,6 +366,7 @@ type FilesystemMeasured struct {
 	Device         uint64 `json:"device"` // two paths on one file system have the same
 	CapacityBytes  int64  `json:"capacityBytes"`
 	AvailableBytes int64  `json:"availableBytes"` // to users other than root
+	FreeBytes      int64  `json:"freeBytes"`      // with those that only root may use
 	Inodes         int64  `json:"inodes"`
 	InodesFree     int64  `json:"inodesFree"`
 }

@@ -1,6 +1,10 @@
 package world
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // The requests port: the node's HTTP API requests facts from the core. The world numbers the
 // requests. The core responds to each in the step that handles the request.
@@ -67,6 +71,29 @@ type ContainerAnswer struct {
 	// Status is the reported status of the container; nil if none is reported, as before the first
 	// relist. Its container ID, if set, equals ContainerID.
 	Status *v1.ContainerStatus `json:"status,omitempty"`
+}
+
+// VolumeStatsRequest requests the usage of the volumes of pods that are backed by storage.
+type VolumeStatsRequest struct {
+	Request RequestID `json:"request"`
+}
+
+// VolumeStatsAnswer is the response to VolumeStatsRequest, sorted by UID and name of the volume. A
+// volume that was not measured yet, or whose last measurement has failed, is left out.
+type VolumeStatsAnswer struct {
+	Request RequestID     `json:"request"`
+	Volumes []VolumeUsage `json:"volumes"`
+}
+
+// VolumeUsage is the usage of one volume of a pod.
+type VolumeUsage struct {
+	UID        string    `json:"uid"` // of the pod
+	Namespace  string    `json:"namespace"`
+	Volume     string    `json:"volume"`          // its name in the spec of the pod
+	Claim      string    `json:"claim,omitempty"` // empty: the volume has none
+	MeasuredAt time.Time `json:"measuredAt"`      // the date
+	// Stats are the driver's, or those of the file system. Their numbers are not negative.
+	Stats CSIVolumeStats `json:"stats"`
 }
 
 // StateRequest requests a snapshot of the core's state.

@@ -13,14 +13,18 @@ import (
 	"seedlet.dev/world"
 )
 
-// resolveContainer and pods send requests to the core. They are methods because their users are
-// created before n.requests is.
+// resolveContainer, pods and volumeStats send requests to the core. They are methods because their
+// users are created before n.requests is.
 func (n *node) resolveContainer(ctx context.Context, m world.ContainerRequest) (
 	*world.ContainerAnswer, error) {
 	return n.requests.ResolveContainer(ctx, m)
 }
 
 func (n *node) pods(ctx context.Context) ([]*v1.Pod, error) { return n.requests.Pods(ctx) }
+
+func (n *node) volumeStats(ctx context.Context) ([]world.VolumeUsage, error) {
+	return n.requests.VolumeStats(ctx)
+}
 
 // newContainerAPI returns the handlers of requests to containers: logs, exec, attach and the like.
 func (n *node) newContainerAPI(s settings) *containerapi.API {
@@ -52,7 +56,7 @@ func (n *node) newStats(s settings, nodeName string) *stats.Source {
 	c := s.config
 	return stats.New(stats.Options{
 		NodeName: nodeName, Runtime: n.runtime.Runtime(), Images: n.runtime.Images(),
-		Pods: n.pods, RootDir: s.rootDir, LogsDir: c.PodLogsDir,
+		Pods: n.pods, Volumes: n.volumeStats, RootDir: s.rootDir, LogsDir: c.PodLogsDir,
 		VolumeAge: c.VolumeStatsAggPeriod.Duration,
 		Cgroups: stats.Cgroups{
 			Root: c.CgroupRoot, Kubelet: c.KubeletCgroups, System: c.SystemCgroups,

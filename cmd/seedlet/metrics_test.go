@@ -66,6 +66,8 @@ const countedState = `{
     "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
     "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0], "resizesDeferred": 1}
   },
+  "volumeStats": {"pods": {"u1": {"namespace": "default",
+    "volumes": {"data": {"claim": "data", "latest": {"condition": {"abnormal": true}}}}}}},
   "node": {"cgroups": {"policy": {"memoryQoS": true}}}
 }`
 

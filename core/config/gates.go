@@ -42,7 +42,7 @@ var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "Compo
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
 	gateCrashLoopMax, gateEnvFiles, gateExtendWebSockets, gateInitResize, gateMemoryQoS,
 	gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers, gateShutdown,
-	gateShutdownByPriority}
+	gateShutdownByPriority, gateVolumeHealth}
 
 // findGate returns the gate with a name; nil if a kubelet does not know it.
 func findGate(name string) *gateSpec {
@@ -161,8 +161,9 @@ const FeaturePodLevelResize = "InPlacePodLevelResourcesVerticalScaling"
 // Feature gates that are off by default in v1.36.
 const (
 	gateLoggingAlpha = "LoggingAlphaOptions"
-	gateMemoryQoS    = "MemoryQoS"   // KEP-2570
-	gateQOSReserved  = "QOSReserved" // kubernetes/enhancements#5
+	gateMemoryQoS    = "MemoryQoS"       // KEP-2570
+	gateVolumeHealth = "CSIVolumeHealth" // KEP-1432
+	gateQOSReserved  = "QOSReserved"     // kubernetes/enhancements#5
 )
 
 // GracefulShutdownEnabled reports whether a shutdown of the machine is delayed until pods have
@@ -180,6 +181,9 @@ func EnvFilesEnabled(c *configuration) bool { return isGateOn(c, gateEnvFiles) }
 
 // MemoryQoSEnabled reports whether the memory that pods request is protected from reclaim.
 func MemoryQoSEnabled(c *configuration) bool { return isGateOn(c, gateMemoryQoS) }
+
+// VolumeHealthEnabled reports whether the conditions of volumes are reported (KEP-1432).
+func VolumeHealthEnabled(c *configuration) bool { return isGateOn(c, gateVolumeHealth) }
 
 // ReservedMemoryPercent returns the percentage in qosReserved of memory; zero without the feature
 // gate QOSReserved.

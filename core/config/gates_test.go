@@ -37,7 +37,7 @@ func TestGates(t *testing.T) {
 		"NodeSwap: true":                  removed + "NodeSwap",
 		"CustomCPUCFSQuotaPeriod: true":   removed + "CustomCPUCFSQuotaPeriod",
 		"CSIVolumeHealth: false":          "",
-		"CSIVolumeHealth: true":           inert + "CSIVolumeHealth=true",
+		"CSIVolumeHealth: true":           "",
 		"CoordinatedLeaderElection: true": "", // for another component
 		"Frobnicate: true": "invalid configuration: featureGates[Frobnicate]: Invalid value: true: " +
 			"there is no such feature gate in Kubernetes 1.36",

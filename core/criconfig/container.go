@@ -74,6 +74,10 @@ func (p *Pod) ContainerConfig(container *v1.Container, run *Run, images Images) 
 		return nil, err
 	}
 	mounts = append(mounts, p.messageMount(container, run)...)
+	devices, err := p.devices(container)
+	if err != nil {
+		return nil, err
+	}
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: container.Name, Attempt: run.Attempt},
 		Image:       imageSpec(images.Container, container.Image),
@@ -82,6 +86,7 @@ func (p *Pod) ContainerConfig(container *v1.Container, run *Run, images Images) 
 		WorkingDir:  container.WorkingDir,
 		Envs:        variables.List,
 		Mounts:      p.mapIDs(mounts),
+		Devices:     devices,
 		Labels:      p.labels(nil, container.Name),
 		Annotations: run.annotations(container),
 		LogPath:     container.Name + "/" + LogName(run.Restarts),

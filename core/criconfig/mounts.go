@@ -68,6 +68,30 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 	return mounts, nil
 }
 
+// devices returns the devices of a container: those of the block volumes that it names
+// (makeBlockVolumes in pkg/kubelet/kubelet_pods.go).
+func (p *Pod) devices(container *v1.Container) ([]*runtimeapi.Device, error) {
+	var devices []*runtimeapi.Device
+	for i := range container.VolumeDevices {
+		d := &container.VolumeDevices[i]
+		if !path.IsAbs(d.DevicePath) {
+			return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", d.DevicePath)
+		}
+		v := p.Volumes[d.Name]
+		if v == nil || p.place(v).Path == "" {
+			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name,
+				container.Name)
+		}
+		at, permissions := p.place(v), "mrw"
+		if at.ReadOnly {
+			permissions = "r"
+		}
+		devices = append(devices, &runtimeapi.Device{ContainerPath: d.DevicePath, HostPath: at.Path,
+			Permissions: permissions})
+	}
+	return devices, nil
+}
+
 // place returns where a volume of the pod is on the node.
 func (p *Pod) place(v *v1.Volume) volume.Place {
 	set := p.Mounted

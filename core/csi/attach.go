@@ -60,7 +60,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 		env.ReportsInUse()
 		return false, n.reportOverdue(v, env)
 	}
-	if !isAttached(env.Object, v.name()) {
+	if !env.NodeSettled || !isAttached(env.Object, v.name()) {
 		return false, n.reportOverdue(v, env)
 	}
 	v.Op = env.Effects.Issue(VolumeKey(v.name()), subjectAttach, apiTimeout,

@@ -78,6 +78,9 @@ type Env struct {
 	Enqueue func(timer.Key)
 	// Object is the Node as the API server has it; nil if it is not known.
 	Object *v1.Node
+	// NodeSettled reports whether no write of the Node is in flight: one that was issued before a use
+	// was declared may take the volume out of those in use.
+	NodeSettled bool
 	// CleansUp reports whether all sources of pods and the runtime were listed. IsKnownPod reports
 	// whether a pod is known, or may become known.
 	CleansUp   bool
@@ -105,6 +108,8 @@ const (
 	callTimeout = 2 * time.Minute // csiTimeout upstream
 	fsTimeout   = 2 * time.Minute
 	apiTimeout  = time.Minute
+	// listedPeriod is how often a volume that was found looks whether all pods were listed.
+	listedPeriod = 10 * time.Second
 	// groupTimeout has room for a tree of millions of files, which a kubelet walks without a bound.
 	groupTimeout = 30 * time.Minute
 )

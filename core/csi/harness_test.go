@@ -46,11 +46,15 @@ type node struct {
 	files    map[string]string // by path; directories have "/"
 	mounts   []world.Mount
 	csiNode  *storagev1.CSINode
-	calls    []string            // of the driver and of writes to the API server
-	requests []any               // of the driver
-	fail     map[string]*failure // by call
-	held     map[string]world.Effect
-	hold     map[string]bool // calls that are left in flight
+	claim    *v1.PersistentVolumeClaim // of the tests of expansion
+
+	heldDevices map[string]bool     // by path
+	writesNode  bool                // a write of the Node is in flight
+	calls       []string            // of the driver and of writes to the API server
+	requests    []any               // of the driver
+	fail        map[string]*failure // by call
+	held        map[string]world.Effect
+	hold        map[string]bool // calls that are left in flight
 }
 
 // failure is how calls fail, once or for ever, before or after they have taken effect.
@@ -62,7 +66,7 @@ type failure struct {
 
 func newNode(t *testing.T) *node {
 	n := &node{t: t, now: t0, node: NewNode("n1", "/k", true), wakes: map[timer.Key]time.Time{},
-		pods: map[string]bool{}, cleansUp: true, files: map[string]string{},
+		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true, files: map[string]string{},
 		fail: map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
 		object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}
 	n.effects.Reset(&n.table, n.now)
@@ -88,6 +92,7 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
+		NodeSettled: !n.writesNode,
 		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
 		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
 		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
@@ -269,12 +274,18 @@ func notFoundErr(what string) *world.Error {
 // perform does what a request asks for.
 func (n *node) perform(body any) (any, *world.Error) {
 	switch b := body.(type) {
+	case *world.ExpandVolume:
+		n.calls, n.requests = append(n.calls, fmt.Sprintf("expand %d", b.RequiredBytes)),
+			append(n.requests, b)
+		return &world.VolumeExpanded{CapacityBytes: b.RequiredBytes}, nil
+	case *world.PatchObject:
+		return n.patchClaim(b)
 	case *world.GetObject, *world.CreateObject, *world.UpdateObject, *world.DeleteObject:
 		return n.performAPI(b)
 	case *world.GetCSINodeInfo:
 		n.calls = append(n.calls, "info")
 		return &world.CSINodeInfo{NodeID: "id-1", VolumesMax: 9, Topology: map[string]string{"zone": "a"},
-			Capabilities: world.CSICapabilities{StageUnstage: true}}, nil
+			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true}}, nil
 	case *world.CreateToken:
 		return &world.TokenCreated{Token: "token-1", ExpirationSeconds: 3600}, nil
 	case *world.ShareWithGroup:
@@ -311,6 +322,10 @@ func (n *node) performCSI(body any) (any, *world.Error) {
 			n.lies--
 			return &world.Done{}, nil
 		}
+		if b.Capability.Block {
+			n.publishDevice(b.TargetPath)
+			break
+		}
 		mount(b.TargetPath, "publish")
 	case *world.UnpublishVolume:
 		unmount(b.TargetPath, "unpublish")
@@ -323,6 +338,26 @@ func (n *node) performCSI(body any) (any, *world.Error) {
 		unmount(b.StagingPath, "unstage")
 	}
 	return &world.Done{}, nil
+}
+
+// publishDevice mounts a device at a file.
+func (n *node) publishDevice(at string) {
+	name, uid := path.Base(path.Dir(at)), path.Base(at)
+	n.calls = append(n.calls, "publish device "+name)
+	blocks := path.Dir(path.Dir(path.Dir(at)))
+	_, isNoted := n.files[blocks+"/"+name+"/dev/"+uid]
+	if !isNoted || n.files[blocks+"/"+name+"/data/vol_data.json"] == "" {
+		n.t.Errorf("published at %s, and nothing would be found of that", at)
+	}
+	n.files[at] = "device"
+	n.mount(at)
+}
+
+// mount mounts something at a path, unless something is mounted there.
+func (n *node) mount(at string) {
+	if !n.isMounted(at) {
+		n.mounts = append(n.mounts, world.Mount{Path: at, Device: "0:5", Root: "/loop0"})
+	}
 }
 
 func (n *node) isMounted(at string) bool {
@@ -346,9 +381,29 @@ func (n *node) performFS(body any) (any, *world.Error) {
 				delete(n.files, file)
 			}
 		}
-	case *world.StatPath:
-		if n.files[b.Path] != "/" {
+	case *world.BindMount:
+		n.mount(b.Path)
+		return &world.Mounted{}, nil
+	case *world.HoldDevice:
+		if !n.isMounted(b.Path) {
 			return nil, notFoundErr(b.Path)
+		}
+		n.heldDevices[b.Path] = true
+	case *world.ReleaseDevice:
+		delete(n.heldDevices, b.Path)
+	case *world.MakeLink:
+		n.files[b.Path] = "-> " + b.Target
+	case *world.Unmount:
+		if n.heldDevices[b.Path] {
+			return nil, world.Errorf(world.KindExhausted, "Unmount", "%s is busy", b.Path)
+		}
+		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool { return m.Path == b.Path })
+	case *world.StatPath:
+		switch n.files[b.Path] {
+		case "":
+			return nil, notFoundErr(b.Path)
+		case "device":
+			return &world.PathInfo{Kind: world.PathBlockDevice}, nil
 		}
 		return &world.PathInfo{Kind: world.PathDirectory}, nil
 	case *world.ListMounts:
@@ -386,6 +441,9 @@ func (n *node) performAPI(body any) (any, *world.Error) {
 		return &world.ObjectRead{Object: world.Object{Attachment: &storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{Name: get.Name}, Status: storagev1.VolumeAttachmentStatus{
 				Attached: true, AttachmentMetadata: map[string]string{"disk": "7"}}}}}, nil
+	}
+	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceClaims {
+		return &world.ObjectRead{Object: world.Object{Claim: n.claim.DeepCopy()}}, nil
 	}
 	switch b := body.(type) {
 	case *world.CreateObject:

@@ -20,6 +20,9 @@ func (n *Node) PlanVolume(name string, env *Env) time.Time {
 	wake := n.planVolume(v, env)
 	if v.isGone() {
 		delete(n.Volumes, name)
+		if v.Refused {
+			env.EnqueuePods()
+		}
 		env.ReportsInUse()
 	}
 	return wake
@@ -38,8 +41,11 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	if v.Op != 0 || !n.Search.Passed {
 		return wake
 	}
+	if !env.CleansUp && len(v.Publications) >= len(v.Uses) { // nothing else plans it once it does
+		wake = env.Effects.Now().Add(listedPeriod)
+	}
 	n.watchSecrets(v, env)
-	v.keepFound(env)
+	n.keepFound(v, env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
 		if p := v.Publications[target]; n.mayUnpublish(v, target, env) &&
 			!p.Attempts.isWaiting(env.Effects.Now(), &wake) && n.unpublish(v, p, env) {
@@ -62,22 +68,25 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
-	return wake
+	_, at := n.planExpansion(v, env)
+	return timer.Soonest(wake, at)
 }
 
 // keepFound keeps the publications that were found mounted and whose pods have containers, and the
 // staging under them: the pods got their containers after their volumes.
-func (v *Volume) keepFound(env *Env) {
+func (n *Node) keepFound(v *Volume, env *Env) {
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		u, p := v.Uses[target], v.Publications[target]
 		if p == nil || !p.Mounted || !u.HasRun || p.State != Uncertain {
 			continue
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
+		p.Bound, p.Held, p.Linked, p.Sized = p.Block, p.Block, p.Block, true
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {
-			v.Staging.State, v.Staging.DirMade, v.Staging.DataWritten = Done, true, true
+			v.Staging.State, v.Staging.DataWritten = Done, true
+			v.Staging.DirsMade = len(n.stagingDirs(v))
 		}
 	}
 }
@@ -89,6 +98,7 @@ const (
 	subjectUnstaging = "unstaging"
 	subjectUse       = "use/"
 	subjectUndo      = "undo/"
+	subjectExpand    = "expand/"
 	subjectToken     = "token/"
 )
 
@@ -140,6 +150,9 @@ func (n *Node) HandleVolumeCompletion(id world.OpID, r op.Record, ev world.Event
 	case subjectUse:
 		n.handlePublishing(v, target, r, ev, env)
 		env.EnqueuePod(uidOf(target))
+	case subjectExpand:
+		n.handleExpanding(v, target, r, ev, env)
+		env.EnqueuePod(uidOf(target))
 	case subjectUndo:
 		n.handleUnpublishing(v, target, r, ev, env)
 		env.EnqueuePod(uidOf(target))
@@ -161,7 +174,7 @@ func uidOf(target string) string {
 
 // splitSubject splits a subject into its kind and the target.
 func splitSubject(subject string) (kind, target string) {
-	for _, kind := range []string{subjectUse, subjectUndo, subjectToken} {
+	for _, kind := range []string{subjectUse, subjectUndo, subjectToken, subjectExpand} {
 		if target, has := strings.CutPrefix(subject, kind); has {
 			return kind, target
 		}

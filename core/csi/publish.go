@@ -20,6 +20,9 @@ const republishPeriod = time.Minute
 // again.
 func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time) {
 	p := v.Publications[u.target()]
+	if p != nil && p.Block {
+		p.keepDevice()
+	}
 	now := env.Effects.Now()
 	isDone := p != nil && p.State == Done
 	if p != nil && p.isReady() {
@@ -39,6 +42,13 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	if isDone && !p.GroupSet {
 		return n.setGroup(v, u, p, env)
 	}
+	if isDone && p.Block && !p.isGiven() {
+		n.bind(v, u, p, env)
+		return true, wake
+	}
+	if isDone && !p.Sized {
+		return n.sizeFor(v, u, p, env)
+	}
 	ready, wake := n.prepare(v, env)
 	if !ready {
 		return v.Op != 0, wake
@@ -53,6 +63,23 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		return false, u.Attempts.NotBefore
 	}
 	return v.Op != 0, wake
+}
+
+// sizeFor has a volume expanded, if it has to be, before a pod gets it.
+func (n *Node) sizeFor(v *Volume, u *Use, p *Publication, env *Env) (issued bool,
+	wake time.Time) {
+	issued, done, wake := n.expand(v, u, p, env)
+	if done {
+		p.Sized = true
+		u.Attempts.succeed()
+		env.EnqueuePod(u.UID)
+		return false, n.republishAt(v, p, env)
+	}
+	if e := &v.Expansion.Attempts; !issued && e.Failures > 0 {
+		u.Attempts.Failures, u.Attempts.Problem = e.Failures, e.Problem
+		env.EnqueuePod(u.UID)
+	}
+	return issued, wake
 }
 
 // republishAt returns when to publish a volume again; zero: never.
@@ -102,7 +129,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 		if v.Publications == nil {
 			v.Publications = map[string]*Publication{}
 		}
-		p = &Publication{UID: u.UID, SpecName: u.SpecName}
+		p = &Publication{UID: u.UID, SpecName: u.SpecName, Block: u.Block}
 		v.Publications[u.target()] = p
 	}
 	if p.Removal != (Removal{}) { // its removal had started, and the directory may be gone
@@ -110,6 +137,10 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	dir, subject := n.publicationDir(p), subjectUse+u.target()
 	switch {
+	case p.Block && !p.DataWritten:
+		v.issue(subject, &world.WriteFile{Path: dir, Mode: deviceMode}, env)
+		return time.Time{}, nil
+	case p.Block:
 	case !p.DirMade:
 		v.issue(subject, &world.MakeDir{Path: dir, Mode: dirMode}, env)
 		return time.Time{}, nil
@@ -124,6 +155,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	if p.State != Done { // a volume that is published again stays so, whatever comes of that
 		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
+		p.Bound, p.Held, p.Linked, p.Sized = false, false, false, false
 	}
 	v.call(subject, request, env)
 	return time.Time{}, nil
@@ -134,6 +166,9 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	p, u := v.Publications[target], v.Uses[target]
 	if p == nil {
 		return
+	}
+	if info, is := ev.Body.(*world.PathInfo); is && p.Block && info.Kind != world.PathBlockDevice {
+		ev.Err = world.Errorf(world.KindInternal, r.Call, notDevice)
 	}
 	switch {
 	case ev.Err != nil:
@@ -146,6 +181,12 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		p.GroupSet = true
 	case r.Call == "StatPath":
 		p.Checked = true
+	case r.Call == "BindMount":
+		p.Bound = true
+	case r.Call == "HoldDevice":
+		p.Held = true
+	case r.Call == "MakeLink":
+		p.Linked = true
 	default:
 		p.State, p.PublishedAt = Done, ev.Time
 		if session := n.session(v.Driver); u != nil && session != nil {
@@ -168,7 +209,11 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 		message = fmt.Sprintf("applyFSGroup failed for vol %s: %s", v.Handle, message)
 	case "StatPath":
 		p.State = Uncertain
-		message = "NodePublishVolume has succeeded, but: " + message
+		if message != notDevice {
+			message = "NodePublishVolume has succeeded, but: " + message
+		}
+	case "BindMount", "HoldDevice":
+		p.State = Uncertain
 	case "PublishVolume":
 		v.Attachment.Known = false // the driver may have got an outdated context
 		if p.Fresh && hadNoEffect(ev.Err) {
@@ -200,4 +245,23 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 	v.Op = env.Effects.IssueAt(path, VolumeKey(v.name()), subjectUse+u.target(), groupTimeout,
 		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch})
 	return true, time.Time{}
+}
+
+// StatsRequest returns the request for the usage of a volume where it is published for a use, and
+// whether its driver reports the health of the volume. The request is nil if the driver is not
+// registered or has no statistics.
+func (n *Node) StatsRequest(u *Use) (r *world.GetVolumeStats, hasCondition, isPublished bool) {
+	v := n.Volumes[UniqueName(u.Driver, u.Handle)]
+	if v == nil || v.Uses[u.target()] == nil {
+		return nil, false, false
+	}
+	p, session := v.Publications[u.target()], n.session(v.Driver)
+	switch {
+	case p == nil || !p.isReady():
+		return nil, false, false
+	case session == nil || !session.Info.Capabilities.Stats:
+		return nil, false, true
+	}
+	return &world.GetVolumeStats{Driver: session.driver(v.Driver), Handle: v.Handle,
+		Path: n.publishedPath(p)}, session.Info.Capabilities.Condition, true
 }

@@ -27,6 +27,7 @@ func (n *Node) mayUnstage(v *Volume, env *Env) bool {
 func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
 	subject, dir := subjectUndo+TargetOf(p.UID, p.SpecName), n.publicationDir(p)
 	switch {
+	case n.unbind(v, p, subject, env):
 	case p.State != "":
 		session := n.session(v.Driver)
 		if v.waitsForDriver(session, dir, env) {
@@ -34,8 +35,12 @@ func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
 		}
 		v.call(subject, &world.UnpublishVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
 			TargetPath: n.publishedPath(p)}, env)
+	case !p.Removal.Unmounted && p.Block:
+		v.issue(subject, &world.ListMounts{Path: n.publishedPath(p)}, env)
 	case !p.Removal.Unmounted:
 		v.issue(subject, &world.ListMounts{Path: dir}, env)
+	case !p.Removal.Empty && p.Block:
+		v.issue(subject, &world.StatPath{Path: n.publishedPath(p)}, env)
 	case !p.Removal.Empty:
 		v.issueAt(n.publishedPath(p), subject, &world.ListDir{Path: n.publishedPath(p)}, env)
 	default:
@@ -67,6 +72,7 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 	}
 	problem := p.Removal.note(r, ev)
 	switch {
+	case problem == "" && p.Removal.noteDevice(p, r):
 	case problem != "":
 		if p.Removal, p.Mounted = (Removal{}), false; v.Driver != "" {
 			p.State = Uncertain // the call is repeated
@@ -86,7 +92,7 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 // empty if it has not.
 func (m *Removal) note(r op.Record, ev world.Event) (problem string) {
 	switch {
-	case r.Call == "ListDir" && ev.Err.Has(world.KindNotFound):
+	case (r.Call == "ListDir" || r.Call == "StatPath") && ev.Err.Has(world.KindNotFound):
 		m.Empty = true
 		return ""
 	case ev.Err != nil:
@@ -98,6 +104,8 @@ func (m *Removal) note(r op.Record, ev world.Event) (problem string) {
 			return fmt.Sprintf("%s is still mounted", body.Mounts[0].Path)
 		}
 		m.Unmounted = true
+	case *world.PathInfo:
+		return "its driver has left the device"
 	case *world.DirListed:
 		if len(body.Entries) > 0 {
 			return "its driver has left files in the directory"
@@ -133,18 +141,23 @@ func (n *Node) unstage(v *Volume, env *Env) {
 	case !s.Dir:
 		v.Staging = Staging{}
 	case !s.Removal.Unmounted:
-		v.issue(subjectUnstaging, &world.ListMounts{Path: dir}, env)
+		v.issue(subjectUnstaging, &world.ListMounts{Path: n.mountsBelow(v)}, env)
 	case !s.Removal.Empty:
 		v.issueAt(n.stagingPath(v), subjectUnstaging, &world.ListDir{Path: n.stagingPath(v)}, env)
 	default:
-		v.issue(subjectUnstaging, &world.RemoveTree{Path: dir}, env)
+		s.DirsMade, s.DataWritten = 0, false
+		v.issue(subjectUnstaging, &world.RemoveTree{Path: n.stagingTrees(v)[s.Removal.Removed]}, env)
 	}
 }
 
 // handleUnstaging handles the completion of an operation of unstage.
 func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env) {
 	s, problem := &v.Staging, ""
-	if listed, ok := ev.Body.(*world.MountsListed); ok && s.State != "" && ev.Err == nil {
+	listed, isTable := ev.Body.(*world.MountsListed)
+	if isTable && s.State == "" {
+		ev.Body = n.ofVolume(v, listed)
+	}
+	if isTable && s.State != "" && ev.Err == nil {
 		if problem = n.findReference(v, listed); problem == "" {
 			s.Removal.Checked = true
 			return
@@ -154,16 +167,18 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 	}
 	switch {
 	case problem != "":
-		s.State, s.DirMade, s.DataWritten, s.Removal = Uncertain, false, false, Removal{}
+		s.State, s.DirsMade, s.DataWritten, s.Removal = Uncertain, 0, false, Removal{}
 		s.Undoing.fail(ev.Time, problem)
 		logFailure(v, n.stagingDir(v), &s.Undoing, env)
 	case r.Call == "UnstageVolume":
-		s.State, v.Attachment = "", Attachment{}
-		s.DirMade, s.DataWritten = false, false
+		s.State, v.Attachment, v.Expansion = "", Attachment{}, Expansion{}
+		s.DirsMade, s.DataWritten = 0, false
 		s.Undoing.succeed()
 		env.ReportsInUse()
 	case r.Call == "RemoveTree":
-		v.Staging = Staging{}
+		if s.Removal.Removed++; s.Removal.Removed == len(n.stagingTrees(v)) {
+			v.Staging = Staging{}
+		}
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 const (
 	dirMode  = 0o750
 	dataMode = 0o644
+	// deviceMode is that of the file to which a device is bound.
+	deviceMode = 0o640
 )
 
 func lifecycleMode(v *Volume) storagev1.VolumeLifecycleMode {
@@ -30,7 +32,11 @@ func lifecycleMode(v *Volume) storagev1.VolumeLifecycleMode {
 }
 
 // stagingData returns the content of vol_data.json beside the global path of a volume.
-func stagingData(v *Volume) []byte {
+func (n *Node) stagingData(v *Volume) []byte {
+	if v.Device != "" {
+		return encodeData(map[string]string{"specVolID": v.Device, "volumeHandle": v.Handle,
+			"driverName": v.Driver, "nodeName": n.Name, "attachmentID": n.attachmentName(v)})
+	}
 	return encodeData(map[string]string{"volumeHandle": v.Handle, "driverName": v.Driver})
 }
 
@@ -117,8 +123,12 @@ func podInfo(v *Volume, u *Use) map[string]string {
 
 // capabilityOf returns how a volume is used. A driver that applies the group itself is given it.
 func capabilityOf(v *Volume, u *Use, session *Session) world.CSICapability {
+	access := accessMode(v, u, session.Info.Capabilities.SingleNodeMultiWriter)
+	if u.Block {
+		return world.CSICapability{Block: true, Access: access}
+	}
 	c := world.CSICapability{FSType: u.FSType, MountFlags: slices.Clone(u.MountOptions),
-		Access: accessMode(v, u, session.Info.Capabilities.SingleNodeMultiWriter)}
+		Access: access}
 	if session.Info.Capabilities.VolumeMountGroup && u.FSGroup != nil {
 		c.MountGroup = strconv.FormatInt(*u.FSGroup, 10)
 	}
@@ -148,7 +158,7 @@ func accessMode(v *Volume, u *Use, multiWriter bool) world.CSIAccessMode {
 // mustSetGroup reports whether the agent gives the files of a volume to the group of its pod
 // (supportsFSGroup in csi_mounter.go).
 func mustSetGroup(v *Volume, u *Use, session *Session, env *Env) bool {
-	if u.FSGroup == nil || u.ReadOnly || session.Info.Capabilities.VolumeMountGroup {
+	if u.FSGroup == nil || u.Block || u.ReadOnly || session.Info.Capabilities.VolumeMountGroup {
 		return false
 	}
 	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
@@ -195,7 +205,7 @@ func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]
 func (n *Node) watchSecrets(v *Volume, env *Env) {
 	needed := map[world.WatchTarget]bool{}
 	for _, u := range v.Uses { //ordered: into a set
-		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret} {
+		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret, u.ExpandSecret} {
 			if ref != nil {
 				needed[world.WatchTarget{Resource: world.ResourceSecrets, Namespace: ref.Namespace,
 					Name: ref.Name}] = true

@@ -51,6 +51,9 @@ const (
 	itemDrivers     ItemKind = "drivers"     // the directory of what is staged
 	itemDriver      ItemKind = "driver"      // the volumes of one driver
 	itemStaged      ItemKind = "staged"      // the data of one of them
+	itemBlocks      ItemKind = "blocks"      // the directory of all block volumes
+	itemBlock       ItemKind = "block"       // the data of one of them
+	itemDevices     ItemKind = "devices"     // a directory with an entry for each of its pods
 )
 
 // searchMax bounds the operations of the search in flight.
@@ -65,7 +68,11 @@ func (s *Search) Complete() bool { return s.Passed && len(s.Items) == 0 }
 // mayFind reports whether something may still be found in the directory of a pod.
 func (s *Search) mayFind(uid string) bool {
 	return !s.Passed || slices.ContainsFunc(s.Items, func(i Item) bool {
-		return i.UID == uid || i.Kind == itemPods
+		switch i.Kind {
+		case itemPods, itemDrivers, itemBlocks, itemBlock, itemDevices:
+			return true
+		}
+		return i.UID == uid
 	})
 }
 
@@ -119,7 +126,7 @@ func (i *Item) operation() any {
 	switch i.Kind {
 	case itemMounts:
 		return &world.ListMounts{Path: i.Path}
-	case itemPublication, itemStaged:
+	case itemPublication, itemStaged, itemBlock:
 		return &world.ReadFiles{Path: i.Path, FilesMax: 1, BytesMax: dataMax}
 	}
 	return &world.ListDir{Path: i.Path}
@@ -133,7 +140,7 @@ func (n *Node) HandleSearchCompletion(id world.OpID, ev world.Event, env *Env) {
 		return
 	}
 	item := s.Items[i]
-	isData := item.Kind == itemPublication || item.Kind == itemStaged
+	isData := item.Kind == itemPublication || item.Kind == itemStaged || item.Kind == itemBlock
 	read, isRead := ev.Body.(*world.FilesRead)
 	if isRead && len(read.Files) == 1 && read.Files[0].Err != nil && !hadNoEffect(read.Files[0].Err) {
 		ev.Err = read.Files[0].Err // the disk has failed, not the content
@@ -174,7 +181,8 @@ func (n *Node) noteMounts(listed *world.MountsListed) {
 	s.MountsKnown, s.Mounts = true, map[string]bool{}
 	for _, m := range listed.Mounts {
 		isPublished := strings.HasPrefix(m.Path, n.PodsDir+"/") && strings.Contains(m.Path, volumesDir)
-		if isPublished && path.Base(m.Path) == mountDir {
+		isDevice := strings.HasPrefix(m.Path, n.blocksDir()+"/")
+		if isPublished && path.Base(m.Path) == mountDir || isDevice {
 			s.Mounts[m.Path] = true
 		}
 	}
@@ -185,6 +193,14 @@ func (n *Node) noteMounts(listed *world.MountsListed) {
 // noteEntries adds what is in a directory to the search.
 func (n *Node) noteEntries(item *Item, listed *world.DirListed) {
 	s := &n.Search
+	switch item.Kind {
+	case itemBlocks:
+		n.itemsOfBlocks(item, listed)
+		return
+	case itemDevices:
+		n.noteDevices(item, listed)
+		return
+	}
 	for _, entry := range listed.Entries {
 		if !entry.Directory {
 			continue
@@ -198,7 +214,11 @@ func (n *Node) noteEntries(item *Item, listed *world.DirListed) {
 			s.Items = append(s.Items, Item{Kind: itemPublication, UID: item.UID, Name: entry.Name,
 				Path: at + "/" + dataFile})
 		case itemDrivers:
-			if entry.Name != "pv" && entry.Name != "volumeDevices" { // of old kubelets, of block volumes
+			switch entry.Name {
+			case "pv": // of old kubelets
+			case blocksDir:
+				s.Items = append(s.Items, Item{Kind: itemBlocks, Path: at})
+			default:
 				s.Items = append(s.Items, Item{Kind: itemDriver, Path: at})
 			}
 		case itemDriver:
@@ -235,7 +255,7 @@ func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 	if !ok {
 		env.Effects.Log(world.LevelWarning, "A directory of a CSI volume has no readable data", "path",
 			item.Path)
-		if item.Kind == itemStaged {
+		if item.Kind != itemPublication {
 			return
 		}
 		n.Search.Unread++
@@ -245,9 +265,13 @@ func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 	if v == nil {
 		v = n.addVolume(data.Driver, data.Handle, data.Mode == "Ephemeral")
 	}
+	if item.Kind == itemBlock {
+		n.noteBlock(v, item, read)
+		return
+	}
 	if item.Kind == itemStaged {
 		if path.Dir(item.Path) == n.stagingDir(v) && v.Staging.State == "" {
-			v.Staging = Staging{State: Uncertain, Dir: true, DataWritten: isContent(read, stagingData(v))}
+			v.Staging = Staging{State: Uncertain, Dir: true, DataWritten: isContent(read, n.stagingData(v))}
 		}
 		return
 	}

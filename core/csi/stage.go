@@ -29,7 +29,8 @@ func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
 	if attached, wake := n.attach(v, env); !attached {
 		return false, wake
 	}
-	if v.Ephemeral || !session.Info.Capabilities.StageUnstage || v.Staging.State == Done {
+	stages := session.Info.Capabilities.StageUnstage || v.Device != "" && !v.Staging.DataWritten
+	if v.Ephemeral || !stages || v.Staging.State == Done && v.Staging.Removal == (Removal{}) {
 		v.Staging.Attempts.succeed()
 		return true, time.Time{}
 	}
@@ -42,11 +43,14 @@ func notFound(driver string) string {
 
 // failStaging notes that a volume cannot be staged, or that its driver is missing.
 func (v *Volume) failStaging(now time.Time, problem string) {
-	step := "MountDevice"
-	if v.Ephemeral {
-		step = "SetUp"
+	step := "MountVolume.MountDevice"
+	switch {
+	case v.Ephemeral:
+		step = "MountVolume.SetUp"
+	case v.Device != "":
+		step = "MapVolume.SetUpDevice"
 	}
-	v.Staging.Attempts.fail(now, fmt.Sprintf("MountVolume.%s failed for volume %q : %s", step,
+	v.Staging.Attempts.fail(now, fmt.Sprintf("%s failed for volume %q : %s", step,
 		v.specName(), problem))
 }
 
@@ -56,12 +60,12 @@ func (n *Node) stage(v *Volume, session *Session, env *Env) time.Time {
 	s := &v.Staging
 	s.Removal = Removal{}
 	switch {
-	case !s.DirMade:
+	case s.DirsMade < len(n.stagingDirs(v)):
 		s.Dir = true
-		v.issue(subjectStaging, &world.MakeDir{Path: n.stagingPath(v), Mode: dirMode}, env)
+		v.issue(subjectStaging, &world.MakeDir{Path: n.stagingDirs(v)[s.DirsMade], Mode: dirMode}, env)
 	case !s.DataWritten:
-		v.issue(subjectStaging, &world.WriteFile{Path: n.stagingDir(v) + "/" + dataFile,
-			Data: stagingData(v), Mode: dataMode}, env)
+		v.issue(subjectStaging, &world.WriteFile{Path: n.dataPath(v), Data: n.stagingData(v),
+			Mode: dataMode}, env)
 	default:
 		request, known, err := n.stageRequest(v, session, env)
 		if err != nil {
@@ -88,7 +92,7 @@ func (n *Node) handleStaging(v *Volume, r op.Record, ev world.Event, env *Env) {
 			s.State = ""
 		}
 	case r.Call == "MakeDir":
-		s.DirMade = true
+		s.DirsMade++
 	case r.Call == "WriteFile":
 		s.DataWritten = true
 	default:

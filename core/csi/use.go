@@ -2,6 +2,9 @@ package csi
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"seedlet.dev/core/claim"
 )
 
 // InlineUse returns the use of an inline volume of a pod, which exists as long as the pod.
@@ -24,8 +27,12 @@ func InlineUse(pod *v1.Pod, v *v1.Volume) Use {
 func PersistentUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly bool) Use {
 	u, source := useOf(pod, v), pv.Spec.CSI
 	u.SpecName, u.Driver, u.Handle, u.ReadOnly = pv.Name, source.Driver, source.VolumeHandle, readOnly
-	u.FSType, u.Attributes = source.FSType, source.VolumeAttributes
-	u.MountOptions, u.AccessModes = pv.Spec.MountOptions, pv.Spec.AccessModes
+	u.Attributes, u.AccessModes = source.VolumeAttributes, pv.Spec.AccessModes
+	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+	if !u.Block {
+		u.FSType, u.MountOptions = source.FSType, pv.Spec.MountOptions
+	}
+	u.Claim, u.ExpandSecret = claim.Name(pod, v), source.NodeExpandSecretRef
 	u.StageSecret, u.PublishSecret = source.NodeStageSecretRef, source.NodePublishSecretRef
 	return u
 }
@@ -39,4 +46,10 @@ func useOf(pod *v1.Pod, v *v1.Volume) Use {
 			*s.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch
 	}
 	return u
+}
+
+// pod returns the pod as the object that events are about.
+func (u *Use) pod() v1.ObjectReference {
+	return v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: u.Namespace, Name: u.PodName,
+		UID: types.UID(u.UID)}
 }

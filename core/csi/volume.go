@@ -22,11 +22,17 @@ type Volume struct {
 	Handle string `json:"handle"`
 	// Ephemeral volumes belong to one pod, and are neither attached nor staged.
 	Ephemeral bool `json:"ephemeral,omitempty"`
+	// Device is the name of the persistent volume of a block volume, by which its directories are
+	// named; empty: it is a file system.
+	Device string `json:"device,omitempty"`
+	// Refused is set if a pod wants to use the volume in the other way. It has to be let go before.
+	Refused bool `json:"refused,omitempty"`
 
 	Uses         map[string]*Use         `json:"uses,omitempty"`         // desired, by TargetOf
 	Publications map[string]*Publication `json:"publications,omitempty"` // may exist, by TargetOf
 	Staging      Staging                 `json:"staging,omitzero"`
 	Attachment   Attachment              `json:"attachment,omitzero"`
+	Expansion    Expansion               `json:"expansion,omitzero"`
 
 	Op world.OpID `json:"op,omitempty"` // the one operation in flight
 	// Secrets are the secrets that are watched for the volume, by namespace and name.
@@ -79,9 +85,9 @@ func (a *Attempts) isWaiting(now time.Time, wake *time.Time) bool {
 type Staging struct {
 	State State `json:"state,omitempty"`
 	Fresh bool  `json:"fresh,omitempty"` // as of a publication
-	// Dir reports whether the directory may exist, DirMade and DataWritten what this agent has made.
+	// Dir reports whether a directory may exist, DirsMade and DataWritten what this agent has made.
 	Dir         bool     `json:"dir,omitempty"`
-	DirMade     bool     `json:"dirMade,omitempty"`
+	DirsMade    int      `json:"dirsMade,omitempty"` // of stagingDirs
 	DataWritten bool     `json:"dataWritten,omitempty"`
 	Removal     Removal  `json:"removal,omitzero"`
 	Attempts    Attempts `json:"attempts,omitzero"`
@@ -104,6 +110,13 @@ type Publication struct {
 	// Checked reports whether there is a directory at its path: a driver may answer without doing
 	// anything.
 	Checked bool `json:"checked,omitempty"`
+	// Block is set for a device. Bound, Held and Linked are what was done to give it to the pod.
+	Block  bool `json:"block,omitempty"`
+	Bound  bool `json:"bound,omitempty"`
+	Held   bool `json:"held,omitempty"`
+	Linked bool `json:"linked,omitempty"`
+	// Sized reports whether the volume had the size of its claim before the pod got it.
+	Sized bool `json:"sized,omitempty"`
 	// GroupSet reports whether the files belong to the group of the pod, if they have to.
 	GroupSet    bool      `json:"groupSet,omitempty"`
 	PublishedAt time.Time `json:"publishedAt,omitzero"`
@@ -111,11 +124,16 @@ type Publication struct {
 	Attempts    Attempts  `json:"attempts,omitzero"` // to undo it
 }
 
-// Removal is how far the removal of a directory is. It begins when the volume has no State there.
+// Removal is how far the removal of a directory is. It begins when the volume has no State there,
+// but for a device, which is taken from the pod before.
 type Removal struct {
+	Unlinked  bool `json:"unlinked,omitempty"`  // the pod has no link to the device
+	Freed     bool `json:"freed,omitempty"`     // nothing holds the device
+	Unbound   bool `json:"unbound,omitempty"`   // the device is not bound
 	Checked   bool `json:"checked,omitempty"`   // nothing else has the staged volume mounted
 	Unmounted bool `json:"unmounted,omitempty"` // nothing is mounted there
 	Empty     bool `json:"empty,omitempty"`     // the driver left nothing there
+	Removed   int  `json:"removed,omitempty"`   // of stagingTrees
 }
 
 // Use is that a pod needs a volume at a path of its directory, and how.
@@ -131,6 +149,7 @@ type Use struct {
 	Handle    string `json:"handle"`
 	Ephemeral bool   `json:"ephemeral,omitempty"`
 	ReadOnly  bool   `json:"readOnly,omitempty"`
+	Block     bool   `json:"block,omitempty"` // the pod gets the device
 
 	FSType        string                          `json:"fsType,omitempty"`
 	MountOptions  []string                        `json:"mountOptions,omitempty"`
@@ -138,6 +157,8 @@ type Use struct {
 	Attributes    map[string]string               `json:"attributes,omitempty"`
 	StageSecret   *v1.SecretReference             `json:"stageSecret,omitempty"`
 	PublishSecret *v1.SecretReference             `json:"publishSecret,omitempty"`
+	ExpandSecret  *v1.SecretReference             `json:"expandSecret,omitempty"`
+	Claim         string                          `json:"claim,omitempty"` // its name
 
 	FSGroup        *int64 `json:"fsGroup,omitempty"`
 	OnRootMismatch bool   `json:"onRootMismatch,omitempty"` // the policy of its change
@@ -207,10 +228,26 @@ const (
 
 // stagingDir returns the directory of a volume that holds its global path and its data.
 func (n *Node) stagingDir(v *Volume) string {
+	if v.Device != "" {
+		return n.blockDir(v.Device)
+	}
 	return fmt.Sprintf("%s/%s/%x", n.Dir, v.Driver, sha256.Sum256([]byte(v.Handle)))
 }
 
-func (n *Node) stagingPath(v *Volume) string { return n.stagingDir(v) + "/" + globalMount }
+func (n *Node) stagingPath(v *Volume) string {
+	if v.Device != "" {
+		return n.blocksDir() + "/staging/" + v.Device
+	}
+	return n.stagingDir(v) + "/" + globalMount
+}
+
+// dataPath returns the path of the data of a staged volume.
+func (n *Node) dataPath(v *Volume) string {
+	if v.Device != "" {
+		return n.blockDir(v.Device) + "/data/" + dataFile
+	}
+	return n.stagingDir(v) + "/" + dataFile
+}
 
 // PublicationDir returns the directory of a publication, below the directory of its pod.
 func PublicationDir(podDir, specName string) string {
@@ -225,11 +262,20 @@ func PublishedPath(podDir, specName string) string {
 // escapeName replaces the separator of paths, as EscapeQualifiedName in k8s.io/utils/strings does.
 func escapeName(name string) string { return strings.ReplaceAll(name, "/", "~") }
 
+// publicationDir returns what is removed last of a publication.
 func (n *Node) publicationDir(p *Publication) string {
+	if p.Block {
+		return n.boundPath(p)
+	}
 	return PublicationDir(n.PodsDir+"/"+p.UID, p.SpecName)
 }
 
-func (n *Node) publishedPath(p *Publication) string { return n.publicationDir(p) + "/" + mountDir }
+func (n *Node) publishedPath(p *Publication) string {
+	if p.Block {
+		return n.publishDir(p.SpecName) + "/" + p.UID
+	}
+	return n.publicationDir(p) + "/" + mountDir
+}
 
 // UseState is how far a use is.
 type UseState struct {
@@ -252,6 +298,12 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 				"the node has %d CSI volumes, and can have no more", volumesMax)), Failures: 1}, false
 		}
 		v = n.addVolume(u.Driver, u.Handle, u.Ephemeral)
+		v.Device = u.device()
+	}
+	if v.Device != u.device() {
+		v.Refused = true
+		return UseState{Problem: u.setUpProblem("the volume is used in another way on the node, as a " +
+			"device, as a file system, or under another name"), Failures: 1}, false
 	}
 	known := v.Uses[u.target()]
 	if known == nil {
@@ -294,7 +346,18 @@ func (u *Use) check() string {
 	return ""
 }
 
+// device returns the name of the device of a block volume; empty for a file system.
+func (u *Use) device() string {
+	if u.Block {
+		return u.SpecName
+	}
+	return ""
+}
+
 func (u *Use) setUpProblem(problem string) string {
+	if u.Block {
+		return fmt.Sprintf("MapVolume.MapPodDevice failed for volume %q : %s", u.SpecName, problem)
+	}
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", u.SpecName, problem)
 }
 
@@ -310,7 +373,14 @@ func (v *Volume) stateOf(u *Use) UseState {
 }
 
 // isReady reports whether containers can use a publication.
-func (p *Publication) isReady() bool { return p.State == Done && p.Checked && p.GroupSet }
+func (p *Publication) isReady() bool {
+	return p.isGiven() && p.Sized
+}
+
+// isGiven reports whether a publication is what and where containers get it.
+func (p *Publication) isGiven() bool {
+	return p.State == Done && p.Checked && p.GroupSet && (!p.Block || p.Bound && p.Held && p.Linked)
+}
 
 // UseStateOf returns how far a declared use is; the zero state if it is not declared.
 func (n *Node) UseStateOf(u *Use) UseState {

@@ -70,6 +70,11 @@ func TestVolumeWaitsToBeAttached(t *testing.T) {
 		t.Errorf("got %+v", n.node.UseStateOf(&u))
 	}
 	n.attach()
+	n.writesNode = true // which may take the volume out of those in use
+	n.run()
+	n.expect()
+	n.writesNode = false
+	n.queue = append(n.queue, VolumeKey(UniqueName(driverName, "h1")))
 	n.run()
 	n.expect("stage "+n.sha(), "publish pv-1")
 	stage := n.requests[0].(*world.StageVolume)

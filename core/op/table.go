@@ -37,6 +37,7 @@ const (
 // components themselves import this package.
 var tenantComponents = map[string]bool{
 	podComponent: true, "image": true, "object": true, "status": true, "mirror": true, "csi": true,
+	"volumestats": true,
 }
 
 // releasingCalls are the calls that release something that a pod has. They make room for others,
@@ -44,6 +45,7 @@ var tenantComponents = map[string]bool{
 var releasingCalls = map[string]bool{
 	"StopContainer": true, "StopPodSandbox": true, "RemoveContainer": true, "RemovePodSandbox": true,
 	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true, "UnpublishVolume": true,
+	"ReleaseDevice": true,
 	"UnstageVolume": true,
 }
 

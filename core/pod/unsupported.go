@@ -63,9 +63,6 @@ func (u *unsupported) addContainer(c *v1.Container, list string, index int) {
 			add("env[%d].valueFrom.%s", i, source)
 		}
 	}
-	if len(c.VolumeDevices) > 0 {
-		add("volumeDevices")
-	}
 	if criconfig.EffectiveSecurityContext(u.spec, c).WindowsOptions != nil {
 		add("securityContext.windowsOptions")
 	}

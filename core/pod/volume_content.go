@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,7 +19,10 @@ import (
 // The content of the pod's volumes: objects of the API server, service account tokens, and fields
 // of the pod (downward API).
 
-const reasonFailedMount = "FailedMount"
+const (
+	reasonFailedMount = "FailedMount"
+	reasonFailedMap   = "FailedMapVolume" // of a block volume
+)
 
 // recordVolumeFailures records an event when volumes cannot be created or updated, once for each
 // failed attempt.
@@ -29,7 +33,11 @@ func (p *Pod) recordVolumeFailures(env *Env) {
 		p.Storage.ReportedFailure = ""
 	case failures > 0 && reported != p.Storage.ReportedFailure:
 		p.Storage.ReportedFailure = reported
-		p.recordEvent(env, "", warning, reasonFailedMount, "%s", failure)
+		reason := reasonFailedMount
+		if strings.HasPrefix(failure, "MapVolume.") {
+			reason = reasonFailedMap
+		}
+		p.recordEvent(env, "", warning, reason, "%s", failure)
 		p.countRefusal(p.Storage.Volumes.OverBudget(), env)
 	}
 }

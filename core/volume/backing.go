@@ -83,6 +83,9 @@ func (b *Backing) path(dir string) string {
 	case NFSPlugin:
 		return dir + "/volumes/kubernetes.io~nfs/" + b.Name
 	case CSIPlugin:
+		if b.CSI != nil && b.CSI.Block {
+			return csi.DevicePath(dir, b.Name)
+		}
 		return csi.PublishedPath(dir, b.Name)
 	default:
 		return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
@@ -166,6 +169,8 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	}
 	volume := r.Volume
 	switch source := &volume.Spec; {
+	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil:
+		return b, true, noDevice(volume)
 	case source.HostPath != nil:
 		b = Backing{Plugin: HostPathPlugin, Source: source.HostPath.Path}
 		if source.HostPath.Type != nil {
@@ -178,7 +183,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		if source.Local.FSType != nil {
 			b.FSType = *source.Local.FSType
 		}
-	case source.CSI != nil && r.Mode != v1.PersistentVolumeBlock:
+	case source.CSI != nil:
 		u := csi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
 		b = Backing{Plugin: CSIPlugin, CSI: &u}
 	case source.NFS != nil:
@@ -202,6 +207,17 @@ func nfsBacking(name string, source *v1.NFSVolumeSource, readOnly bool) Backing 
 func noPlugin(name string) error {
 	return &setupError{stepProcess, fmt.Errorf(
 		"failed to get Plugin from volumeSpec for volume %q err=no volume plugin matched", name)}
+}
+
+// noDevice returns the error of a block volume that is not of a CSI driver. The kubelet has devices
+// of local volumes as well.
+func noDevice(volume *v1.PersistentVolume) error {
+	if volume.Spec.Local != nil {
+		return &setupError{stepProcess, fmt.Errorf(
+			"volume %q is a local volume of volumeMode Block, which is not supported", volume.Name)}
+	}
+	return &setupError{stepProcess, fmt.Errorf("MapVolume.FindMapperPluginBySpec failed for volume "+
+		"%q : its kind has no volumeMode Block", volume.Name)}
 }
 
 // unsupported returns the error of a persistent volume of a kind that this version does not mount.
@@ -368,4 +384,20 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 	default:
 		return path.Clean(b.Source)
 	}
+}
+
+// Measured returns how the usage of a volume that is set up is measured: by the path of its file
+// system, or by its CSI driver. Neither: it is not measured, as a hostPath.
+func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
+	v := s.find(name)
+	if v == nil || !v.Ready || v.Backing == nil {
+		return "", nil
+	}
+	switch v.Backing.Plugin {
+	case CSIPlugin:
+		return "", v.Backing.CSI
+	case LocalPlugin, NFSPlugin:
+		return v.Backing.path(dir), nil
+	}
+	return "", nil
 }

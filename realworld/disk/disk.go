@@ -141,6 +141,10 @@ func change(ctx context.Context, request any) error {
 		return mountNFS(ctx, m)
 	case *world.Unmount:
 		return unmount(m.Path)
+	case *world.HoldDevice:
+		return holdDevice(ctx, m.Path)
+	case *world.ReleaseDevice:
+		return releaseDevice(ctx, m.Path)
 	}
 	panic(fmt.Sprintf("disk: cannot carry out %T", request))
 }

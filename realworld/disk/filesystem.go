@@ -27,7 +27,8 @@ func measureFilesystem(path string) (*world.FilesystemMeasured, error) {
 	}
 	return &world.FilesystemMeasured{Device: device(path, &stat, &fs),
 		CapacityBytes: product(fs.Blocks, block), AvailableBytes: product(fs.Bavail, block),
-		Inodes: product(fs.Files, 1), InodesFree: product(fs.Ffree, 1)}, nil
+		FreeBytes: product(fs.Bfree, block),
+		Inodes:    product(fs.Files, 1), InodesFree: product(fs.Ffree, 1)}, nil
 }
 
 // btrfsInfo is the ioctl BTRFS_IOC_FS_INFO, which answers with btrfsInfoBytes.

@@ -54,7 +54,9 @@ type Options struct {
 	Runtime  runtimeapi.RuntimeServiceClient
 	Images   runtimeapi.ImageServiceClient
 	// Pods returns the pods of the node with their current statuses, as /pods serves them.
-	Pods      func(context.Context) ([]*v1.Pod, error)
+	Pods func(context.Context) ([]*v1.Pod, error)
+	// Volumes returns the usage of the volumes that storage backs. Nil: none is known.
+	Volumes   func(context.Context) ([]world.VolumeUsage, error)
 	RootDir   string // of the agent, with "pods/UID/volumes" in it
 	LogsDir   string // podLogsDir
 	Cgroups   Cgroups

@@ -41,10 +41,13 @@ func (s *Source) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.
 		summary.Node.Runtime = &statsapi.RuntimeStats{ImageFs: storage.images,
 			ContainerFs: storage.containers}
 	}
-	trees := s.disks.usageOf(ctx, u.pods)
+	trees, backed := s.disks.usageOf(ctx, u.pods), s.backedVolumes(ctx)
 	for i, pod := range u.podStats {
 		spec := u.pods[i]
-		summary.Pods = append(summary.Pods, addDiskUsage(pod, spec, trees[spec.UID], storage))
+		pod = addDiskUsage(pod, spec, trees[spec.UID], storage)
+		pod.VolumeStats = append(pod.VolumeStats[:len(pod.VolumeStats):len(pod.VolumeStats)],
+			backed[spec.UID]...)
+		summary.Pods = append(summary.Pods, pod)
 	}
 	return summary, ctx.Err()
 }

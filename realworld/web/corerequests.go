@@ -33,3 +33,14 @@ func (p *Port) ResolveContainer(ctx context.Context, request world.ContainerRequ
 	}
 	return answer.(*world.ContainerAnswer), nil
 }
+
+// VolumeStats returns the usage of the volumes that storage backs. It fails as Pods does.
+func (p *Port) VolumeStats(ctx context.Context) ([]world.VolumeUsage, error) {
+	answer, err := p.pending.request(ctx, func(id world.RequestID) any {
+		return &world.VolumeStatsRequest{Request: id}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answer.(*world.VolumeStatsAnswer).Volumes, nil
+}

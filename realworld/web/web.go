@@ -72,6 +72,8 @@ func (p *Port) Do(eff world.Effect) {
 	switch m := eff.Body.(type) {
 	case *world.PodsAnswer:
 		p.pending.complete(m.Request, m)
+	case *world.VolumeStatsAnswer:
+		p.pending.complete(m.Request, m)
 	case *world.RunningPodsAnswer:
 		p.pending.complete(m.Request, m)
 	case *world.ContainerAnswer:

@@ -37,7 +37,11 @@ func (d *Drivers) publish(c *call, m *world.PublishVolume) {
 	if isEphemeral {
 		v.isEphemeral = true
 	}
-	if err := d.opts.Disk.MakeMountpoint(m.TargetPath); err != nil {
+	makeTarget := d.opts.Disk.MakeMountpoint
+	if m.Capability.Block {
+		makeTarget = d.opts.Disk.MakeMountFile
+	}
+	if err := makeTarget(m.TargetPath); err != nil {
 		d.fail(c, world.KindInternal, "making the target: %s", err.Message)
 		return
 	}
@@ -70,7 +74,33 @@ func (d *Drivers) isStaged(v *volume, m *world.PublishVolume) bool {
 
 // mountTarget mounts the volume itself at the target.
 func (d *Drivers) mountTarget(c *call, m *world.PublishVolume, readOnly bool) bool {
+	if m.Capability.Block {
+		return d.mountNode(c, m.TargetPath, readOnly)
+	}
 	return d.mountSource(c, &m.Capability, m.TargetPath, readOnly, truth.VolumePublished)
+}
+
+// mountNode mounts the device of a volume at the target, unless it is mounted there in the same
+// way.
+func (d *Drivers) mountNode(c *call, path string, readOnly bool) bool {
+	v := c.volume
+	at, isMounted := d.opts.Disk.MountedAt(path)
+	switch {
+	case isMounted && at.Source != v.source():
+		d.fail(c, world.KindConflict, "%s is mounted at %s", at.Source, path)
+		return false
+	case isMounted && at.ReadOnly != readOnly:
+		d.fail(c, world.KindExists, "volume %s is published at %s in another way", v.handle, path)
+		return false
+	case isMounted:
+		return true
+	}
+	if err := d.opts.Disk.MountNode(v.source(), path, readOnly); err != nil {
+		d.fail(c, world.KindInternal, "publishing volume %s: %s", v.handle, err.Message)
+		return false
+	}
+	d.recordVolume(truth.VolumePublished, v, path, readOnly)
+	return true
 }
 
 // bindStaged mounts what is staged at the target, unless it is mounted there in the same way. What

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -54,15 +55,22 @@ func (d *Drivers) expand(c *call, m *world.ExpandVolume) {
 	})
 }
 
-// stats answers with the size of a volume, a quarter of which is used.
+// stats answers with the size of a volume, a quarter of which is used, and a block more each time.
+// Of a device the size alone is known.
 func (d *Drivers) stats(c *call, m *world.GetVolumeStats) {
 	v := d.volume(c.driver.name, m.Handle)
 	if d.refuseUse(c, !c.driver.is.NoStats, v, m.Handle, m.Path) {
 		return
 	}
-	stats := &world.CSIVolumeStats{CapacityBytes: v.fsBytes, UsedBytes: v.fsBytes / 4,
-		AvailableBytes: v.fsBytes - v.fsBytes/4, Inodes: v.fsBytes / 4096,
-		InodesUsed: 1, InodesFree: v.fsBytes/4096 - 1}
+	if at, _ := d.opts.Disk.MountedAt(m.Path); at.FSType == disk.NodeFSType {
+		d.reply(c, &world.CSIVolumeStats{CapacityBytes: v.bytes})
+		return
+	}
+	v.measured++
+	used := v.fsBytes/4 + 4096*v.measured
+	stats := &world.CSIVolumeStats{CapacityBytes: v.fsBytes, UsedBytes: used,
+		AvailableBytes: v.fsBytes - used, Inodes: v.fsBytes / 4096, InodesUsed: 1,
+		InodesFree: v.fsBytes/4096 - 1}
 	if c.driver.is.Condition {
 		stats.Condition = &world.CSIVolumeCondition{Message: "the volume is healthy"}
 	}

@@ -14,6 +14,7 @@ type volume struct {
 	fsType        string // that it was formatted with; empty: it was not
 	bytes         int64  // of the device
 	fsBytes       int64  // of the file system
+	measured      int64  // calls for its usage
 	isEphemeral   bool
 	blockStagedAt map[string]bool // staging paths of the device, which is not mounted
 	lockedBy      *call

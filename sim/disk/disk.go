@@ -52,7 +52,8 @@ type Disk struct {
 	hung    map[string]int // paths and sources of mounts that hang, with the number of Hang calls
 	// stored are the file systems of devices and exports, by their source.
 	stored map[string]*node
-	stuck  []*wire.Call // calls on paths that hang
+	stuck  []*wire.Call    // calls on paths that hang
+	held   map[string]bool // the paths of devices that are kept open
 }
 
 // New returns a disk with the files of the options.
@@ -65,6 +66,7 @@ func New(opts Options) *Disk {
 		}),
 		root:    newDir(0o755, opts.Agenda.Now()),
 		journal: journal{rng: wire.Stream(opts.Seed, "disk journal")},
+		held:    map[string]bool{},
 		hung:    map[string]int{},
 		stored:  map[string]*node{},
 	}
@@ -168,6 +170,11 @@ func (d *Disk) executeChange(call *wire.Call) {
 		d.mountNFS(call, req)
 	case *world.Unmount:
 		d.unmountAll(call, req)
+	case *world.HoldDevice:
+		d.holdDevice(call, req)
+	case *world.ReleaseDevice:
+		delete(d.held, path.Clean(req.Path))
+		d.complete(call, nil)
 	default:
 		panic("disk: unknown call: " + call.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 )
 
@@ -20,6 +21,26 @@ func (d *Disk) MountSource(source, fsType, p string, readOnly bool) *world.Error
 	}
 	d.mountOver(at, &mount{root: d.storedVolume(source), within: "/", readOnly: readOnly,
 		isApart: true, fileSystem: fileSystem{source, fsType, "device " + source}})
+	return nil
+}
+
+// NodeFSType is the type of the file system that the nodes of devices are in.
+const NodeFSType = "devtmpfs"
+
+// MountNode mounts a block device at a file.
+func (d *Disk) MountNode(source, p string, readOnly bool) *world.Error {
+	at, err := d.resolve("Mount", p, true)
+	switch {
+	case err != nil:
+		return err
+	case at.node == nil:
+		return notFound("Mount", p)
+	case at.node.kind != world.PathFile:
+		return world.Errorf(world.KindInvalid, "Mount", "%s: not a file", p)
+	}
+	d.mountOver(at, &mount{within: "/", readOnly: readOnly, isApart: true,
+		root:       &node{kind: world.PathBlockDevice, content: content{mode: 0o660, modTime: d.now()}},
+		fileSystem: fileSystem{source, NodeFSType, "node " + source}})
 	return nil
 }
 
@@ -120,8 +141,24 @@ func (d *Disk) MakeMountpoint(p string) *world.Error {
 	return nil
 }
 
-// RemoveMountpoint removes an empty directory at which nothing is mounted. One that is not there is
-// success.
+// MakeMountFile makes an empty file whose parent exists, unless it is there.
+func (d *Disk) MakeMountFile(p string) *world.Error {
+	at, err := d.resolve("Create", p, true)
+	switch {
+	case err != nil:
+		return err
+	case at.node == nil:
+		d.setEntry(at, newFile(nil, 0o640, d.now()))
+		d.recordFact(truth.PathCreated, at.path, truth.CauseAdministrator)
+		d.notify(at.path)
+	case at.node.isDir():
+		return world.Errorf(world.KindExists, "Create", "%s is a directory", p)
+	}
+	return nil
+}
+
+// RemoveMountpoint removes an empty directory or a file at which nothing is mounted. One that is
+// not there is success.
 func (d *Disk) RemoveMountpoint(p string) *world.Error {
 	at, err := d.resolve("Rmdir", p, false)
 	switch {
@@ -129,7 +166,7 @@ func (d *Disk) RemoveMountpoint(p string) *world.Error {
 		return nil
 	case err != nil:
 		return err
-	case at.isMountpoint() || !at.node.isDir() || len(at.node.entries) > 0:
+	case at.isMountpoint() || len(at.node.entries) > 0:
 		return world.Errorf(world.KindInternal, "Rmdir", "%s is not an empty directory", path.Clean(p))
 	}
 	d.setEntry(at, nil)
@@ -137,3 +174,21 @@ func (d *Disk) RemoveMountpoint(p string) *world.Error {
 	d.notify(at.path)
 	return nil
 }
+
+// holdDevice keeps a device open.
+func (d *Disk) holdDevice(call *wire.Call, req *world.HoldDevice) {
+	at, err := d.resolve(call.Name, req.Path, true)
+	switch {
+	case err != nil:
+	case at.node == nil:
+		err = notFound(call.Name, req.Path)
+	case at.node.kind != world.PathBlockDevice:
+		err = world.Errorf(world.KindInvalid, call.Name, "%s is no block device", req.Path)
+	default:
+		d.held[at.path] = true
+	}
+	d.complete(call, err)
+}
+
+// IsHeld reports whether the device at a path is kept open.
+func (d *Disk) IsHeld(p string) bool { return d.held[path.Clean(p)] }

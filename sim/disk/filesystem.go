@@ -79,7 +79,8 @@ func (d *Disk) Filesystem(p string) world.FilesystemMeasured {
 		used.Bytes, used.Inodes = used.Bytes+bytes, used.Inodes+inodes
 	}
 	return world.FilesystemMeasured{Device: uint64(device) + 1, CapacityBytes: fs.CapacityBytes,
-		AvailableBytes: max(0, fs.CapacityBytes-used.Bytes), Inodes: fs.Inodes,
+		AvailableBytes: max(0, fs.CapacityBytes-used.Bytes),
+		FreeBytes:      max(0, fs.CapacityBytes-used.Bytes), Inodes: fs.Inodes,
 		InodesFree: max(0, fs.Inodes-used.Inodes)}
 }
 
@@ -99,6 +100,7 @@ func (d *Disk) memoryFilesystem(m *mount) *world.FilesystemMeasured {
 	used := &world.TreeMeasured{}
 	m.root.measure(used)
 	return &world.FilesystemMeasured{Device: device, CapacityBytes: capacity,
-		AvailableBytes: max(0, capacity-m.root.usedBytes()), Inodes: inodes,
+		AvailableBytes: max(0, capacity-m.root.usedBytes()),
+		FreeBytes:      max(0, capacity-m.root.usedBytes()), Inodes: inodes,
 		InodesFree: inodes - used.Inodes}
 }

@@ -83,6 +83,7 @@ func (d *Disk) LosePower() {
 		d.recordFact(truth.Unmounted, m.path, truth.CauseReboot)
 	}
 	d.mounts = nil
+	clear(d.held)
 	j := &d.journal
 	for len(j.entries) > 0 && d.now().Sub(j.entries[0].at) >= writebackDelay {
 		j.entries = j.entries[1:]

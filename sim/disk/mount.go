@@ -220,6 +220,12 @@ func (d *Disk) unmountAll(call *wire.Call, req *world.Unmount) {
 	if at, err := d.resolve(call.Name, p, false); err == nil {
 		p = at.path
 	}
+	for held := range d.held { //ordered: whether there is one
+		if within(held, p) {
+			call.Fail(world.Errorf(world.KindExhausted, call.Name, "%s is busy", p))
+			return
+		}
+	}
 	if n := d.countMountsWithin(p); n > 0 {
 		for range call.Draw() % uint64(n+1) {
 			d.unmountNewest(p)

@@ -27,6 +27,9 @@ const attachedBound = 30 * time.Second
 
 // checkCSICall judges a call of a driver as it reaches the driver, and notes it.
 func (s *Set) checkCSICall(now time.Time, eff *world.Effect) {
+	if f := s.model.csi.stats.asked(now, eff); f != nil {
+		s.report(&csiStats{}, f, now)
+	}
 	name, target, changes := csiVolumeOf(eff.Body)
 	if !changes {
 		return
@@ -128,6 +131,7 @@ func (m *model) csiReceived(ev *world.Event) {
 	if ev.Op == 0 {
 		return
 	}
+	m.csi.stats.answered(ev)
 	for name, call := range m.csi.inFlight { //ordered: an operation is of one volume
 		if call.op != ev.Op {
 			continue

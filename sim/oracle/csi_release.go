@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,6 +65,9 @@ func (p *pod) keepsVolume(now time.Time, span time.Duration) bool {
 			continue
 		}
 		var data struct{ DriverName string }
+		if isBoundPath(path) {
+			path = strings.TrimSuffix(path, "/dev/"+p.uid) + "/data/vol_data.json"
+		}
 		content, exists := m.opts.ReadFile(path)
 		if exists && json.Unmarshal([]byte(content), &data) == nil &&
 			m.isCSIDriverAway(now, data.DriverName, span) {
@@ -97,7 +101,7 @@ func (*csiRelease) checkFact(m *model, f *truth.Fact) *finding {
 
 // unsettledCSI returns which volumes are left of pods that are not desired.
 func (m *model) unsettledCSI() []string {
-	var lines []string
+	lines := m.unsettledExpansions()
 	used := map[csiName]bool{}
 	for _, p := range m.podsInOrder {
 		if p.spec == nil {
@@ -117,6 +121,14 @@ func (m *model) unsettledCSI() []string {
 		is := m.csi.staged[path]
 		if !used[is.csiName] && !m.isCSIDriverAway(m.now, is.driver, 0) {
 			lines = append(lines, fmt.Sprintf("no pod has %s, but it is staged at %s", is.csiName, path))
+		}
+	}
+	for i := range m.volumes.mounts {
+		at := m.volumes.mounts[i].path
+		p := m.podOfTarget(at)
+		if isBoundPath(at) && (p == nil || p.spec == nil) {
+			lines = append(lines, fmt.Sprintf("no pod has %s, but it is bound to %s",
+				m.volumes.mounts[i].source, at))
 		}
 	}
 	return lines

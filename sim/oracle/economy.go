@@ -190,7 +190,7 @@ func (s *Set) Called(now time.Time, request any) {
 	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
 	case slices.ContainsFunc(pods, (*pod).hasWork),
-		m.patchesUnsettled(now, request), m.rotatesFullLog(request):
+		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)

@@ -85,6 +85,9 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 // readPeriod returns the least time between two reads of a claim or a volume.
 func (o *volumeModel) readPeriod(r *world.GetObject) time.Duration {
 	claim := o.claims[r.Namespace+"/"+r.Name]
+	if claim != nil && len(claim.Status.AllocatedResourceStatuses) > 0 {
+		return 0 // it is read for its expansion
+	}
 	if r.Resource == world.ResourceVolumes || claim != nil && claim.Status.Phase == v1.ClaimBound {
 		return claimPeriod
 	}

@@ -294,6 +294,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.pressure.agentStarted(m, now)
 	m.plugins.agentStarted()
 	clear(m.csi.inFlight)
+	m.csi.stats = newCSIStatsModel()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	m.given = givenPods{}
 	for _, p := range m.podsInOrder {

@@ -33,6 +33,10 @@ type csiModel struct {
 	inFlight map[csiName]csiInFlight // calls of this agent
 	// succeeded are the targets whose last call has succeeded, as this agent or one before knows.
 	succeeded map[string]bool
+
+	stats      csiStatsModel
+	unmeasured map[string]bool   // drivers without statistics, by name
+	expanded   map[csiName]int64 // the size to which a driver has expanded a volume on the node
 }
 
 // csiName names a volume of a driver.
@@ -65,7 +69,8 @@ func newCSIModel() csiModel {
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{},
 		attached:  map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
-		succeeded: map[string]bool{}}
+		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
+		expanded: map[csiName]int64{}}
 }
 
 // apply updates the model with a fact.
@@ -73,6 +78,7 @@ func (c *csiModel) apply(f *truth.Fact) {
 	switch f.Kind {
 	case truth.DriverStarted:
 		c.driverUpSince[f.Driver.Name] = f.Time
+		c.unmeasured[f.Driver.Name] = !f.Driver.Measures
 	case truth.DriverEnded:
 		delete(c.driverUpSince, f.Driver.Name)
 		c.driverDownAt[f.Driver.Name] = f.Time
@@ -85,10 +91,13 @@ func (c *csiModel) apply(f *truth.Fact) {
 		delete(c.lied, f.Path)
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
+		c.stats.forget(f.Path)
+	case truth.VolumeExpanded:
+		c.expanded[csiName{f.Volume.Driver, f.Volume.Handle}] = f.Bytes
 	case truth.VolumeNotPublished:
 		c.lied[f.Path] = true
 	case truth.PathWritten:
-		if path.Base(f.Path) == "vol_data.json" {
+		if path.Base(f.Path) == "vol_data.json" || isBoundPath(f.Path) {
 			c.dataFiles[f.Path] = true
 		}
 	case truth.PathRemoved:
@@ -141,19 +150,24 @@ type csiUse struct {
 	csiName
 	volume string // its name in the pod
 	path   string // where it has to be published
+	block  bool   // as a device
+	pv     string // the persistent volume, or the volume of the pod
 }
 
 // csiUses returns the volumes of CSI drivers that a pod has, as far as objects say which.
 func (m *model) csiUses(pod *v1.Pod) []csiUse {
 	var uses []csiUse
-	add := func(v *v1.Volume, name csiName, dir string) {
-		uses = append(uses, csiUse{name, v.Name, m.opts.PodsDir + "/" + string(pod.UID) +
-			"/volumes/kubernetes.io~csi/" + dir + "/mount"})
+	add := func(v *v1.Volume, name csiName, dir string, block bool) {
+		at := m.opts.PodsDir + "/" + string(pod.UID) + "/volumes/kubernetes.io~csi/" + dir + "/mount"
+		if block {
+			at = m.csiBlocks() + "/publish/" + dir + "/" + string(pod.UID)
+		}
+		uses = append(uses, csiUse{name, v.Name, at, block, dir})
 	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.CSI != nil {
-			add(v, csiName{v.CSI.Driver, inlineHandle(string(pod.UID), v.Name)}, v.Name)
+			add(v, csiName{v.CSI.Driver, inlineHandle(string(pod.UID), v.Name)}, v.Name, false)
 			continue
 		}
 		name, _ := claimName(pod, v)
@@ -162,7 +176,8 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 			continue
 		}
 		if pv := m.volumes.volumes[claim.Spec.VolumeName]; pv != nil && pv.Spec.CSI != nil {
-			add(v, csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, pv.Name)
+			add(v, csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, pv.Name,
+				pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock)
 		}
 	}
 	return uses
@@ -180,13 +195,27 @@ func isInline(handle string) bool {
 	return isOf && len(hash) == 2*sha256.Size
 }
 
-// podOfTarget returns the pod in whose directory a target is; nil if it is in none.
-func (m *model) podOfTarget(path string) *pod {
-	uid, below := childName(m.opts.PodsDir, path)
+// isBoundPath reports whether a path is the file to which the device of a pod is bound.
+func isBoundPath(p string) bool {
+	return strings.Contains(p, "/kubernetes.io/csi/volumeDevices/") && path.Base(path.Dir(p)) == "dev"
+}
+
+// podOfTarget returns the pod in whose directory a target is, or after which one of a device is
+// named; nil if there is none.
+func (m *model) podOfTarget(target string) *pod {
+	uid, below := childName(m.opts.PodsDir, target)
+	if !below && isWithin(target, m.csiBlocks()) {
+		uid, below = path.Base(target), true
+	}
 	if !below {
 		return nil
 	}
 	return m.pods[uid]
+}
+
+// csiBlocks returns the directory of block volumes.
+func (m *model) csiBlocks() string {
+	return path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/csi/volumeDevices"
 }
 
 // publishedAt returns the targets at which a volume is published, sorted.

@@ -38,6 +38,11 @@ type Options struct {
 	DiskUsage func(path string) int64 // the bytes below a path; nil: usage is not checked
 	// IsUnmeasurable reports whether a tree is too large to be measured. Nil: none is.
 	IsUnmeasurable func(path string) bool
+	// DeviceAt returns the source of what is mounted at a path, links followed; false if nothing is.
+	// Nil: devices are not checked.
+	DeviceAt func(path string) (source string, isMounted bool)
+	// IsDeviceHeld reports whether the device at a path is kept open. Nil: that is not checked.
+	IsDeviceHeld func(path string) bool
 	// ReadFile returns the content of a file, and false if the file does not exist. Nil: content is
 	// not checked.
 	ReadFile func(path string) ([]byte, bool)
@@ -163,7 +168,7 @@ func oracles() []oracle {
 		&apiDeletion{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
-		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{},
+		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{}, &csiDevices{}, &csiExpand{},
 		&ephemeralContainers{}, &httpAPI{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}

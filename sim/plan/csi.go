@@ -58,6 +58,7 @@ type CSIRange struct {
 	NoStage     Share `json:"noStage,omitempty"` // as in CSIDriver, of drivers
 	MultiWriter Share `json:"multiWriter,omitempty"`
 	MountGroup  Share `json:"mountGroup,omitempty"`
+	NoStats     Share `json:"noStats,omitempty"`
 
 	Restarts Count `json:"restarts,omitempty"` // of a driver's process
 	Down     Span  `json:"down,omitempty"`     // until it is there again
@@ -89,11 +90,13 @@ func (g *generator) addCSIDrivers() {
 		return
 	}
 	r := g.stream("csi drivers")
+	abilities := g.stream("csi abilities")
 	var drivers []*csiDriverPlan
 	for i := range c.Drivers.draw(r) {
 		d := &csiDriverPlan{name: fmt.Sprintf("csi-%d.test", i), is: CSIDriver{
 			NoStage: c.NoStage.drawBool(r), MultiWriter: c.MultiWriter.drawBool(r),
-			MountGroup: c.MountGroup.drawBool(r), Condition: true}}
+			MountGroup: c.MountGroup.drawBool(r), Condition: true,
+			NoStats: c.NoStats.drawBool(abilities)}}
 		drivers = append(drivers, d)
 		at := Duration(0)
 		if c.Late.drawBool(r) {

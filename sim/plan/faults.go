@@ -137,7 +137,7 @@ var faultableCalls = func() []string {
 		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
 		"BindMount", "MountDevice", "MountNFS", "ListMounts",
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
-		"ExpandVolume", "GetVolumeStats")
+		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice")
 }()
 
 // Calls returns the calls of the agent that have a response.

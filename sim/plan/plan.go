@@ -45,6 +45,8 @@ type Spec struct {
 	// Objects exist at the API server, if the node has one, once an act has created them.
 	Objects []Object `json:"objects,omitempty"`
 
+	// Growths is how often users make a claim of a CSI volume larger.
+	Growths int `json:"growths,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Duration `json:"bindsWithin,omitempty"`
 

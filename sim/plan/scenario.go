@@ -48,6 +48,8 @@ type ScenarioSpec struct {
 	Plugins   PluginRange   `json:"plugins,omitempty"`
 	CSI       CSIRange      `json:"csi,omitempty"`
 	Objects   []Object      `json:"objects,omitempty"` // of the API server
+	// Growths is how often users make a claim of a CSI volume larger.
+	Growths Count `json:"growths,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Span `json:"bindsWithin,omitempty"`
 	// Requests is how many requests clients send to the agent's HTTP API.

@@ -143,6 +143,8 @@ func describeContainer(body any) string {
 		}
 		return fmt.Sprintf("uid %s %s sandbox %s container %s", b.UID, b.Phase, shortID(b.SandboxID),
 			shortID(b.ContainerID))
+	case *world.VolumeStatsAnswer:
+		return fmt.Sprintf("%d volumes", len(b.Volumes))
 	case *world.RunningPodsAnswer:
 		return fmt.Sprintf("%d pods", len(b.Pods))
 	}

@@ -19,6 +19,7 @@ const (
 type Driver struct {
 	Name, Endpoint string
 	Stages         bool // it has STAGE_UNSTAGE_VOLUME
+	Measures       bool // it has GET_VOLUME_STATS
 }
 
 // Volume is a volume of a CSI driver.

@@ -79,6 +79,10 @@ func changedPath(body any) string {
 		return body.Path
 	case *world.BindSubPath:
 		return body.Target
+	case *world.HoldDevice:
+		return body.Path
+	case *world.ReleaseDevice:
+		return body.Path
 	}
 	return mountPoint(body)
 }

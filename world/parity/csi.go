@@ -30,6 +30,7 @@ func CSIPort(t *testing.T, newWorld func(t *testing.T) CSI) {
 		{"an error after the effect", csiFailsAfter},
 		{"an effect after the deadline", csiLateEffect},
 		{"a volume grows", volumeGrows},
+		{"a device is published at a file", deviceIsPublished},
 		{"an ephemeral volume ends with its publication", ephemeralVolume},
 	} {
 		t.Run(c.name, func(t *testing.T) { newCSIClient(t, newWorld(t)).run(c.run) })
@@ -395,5 +396,54 @@ func ephemeralVolume(c *csiClient) {
 		c.mustDo(c.unpublish())
 		c.mustDo(c.unpublish())
 		c.mustBe("unpublished", 0, 0)
+	}
+}
+
+// deviceIsPublished does what the agent does with a block volume: the driver publishes the device
+// at a file, which is bound to another file, and a link leads there.
+func deviceIsPublished(c *csiClient) {
+	can := world.CSICapability{Block: true, Access: world.CSISingleNodeWriter}
+	stage, publish := c.stage(), c.publish()
+	c.target = path.Join(c.w.Dir(), "publish/pod")
+	stage.Capability, publish.Capability, publish.TargetPath = can, can, c.target
+	bound, link := path.Join(c.w.Dir(), "dev/pod"), path.Join(c.w.Dir(), "pod/link")
+	for _, dir := range []string{path.Dir(c.target), path.Dir(bound)} {
+		c.mustDo(&world.MakeDir{Path: dir, Mode: 0o750})
+	}
+	c.mustDo(&world.WriteFile{Path: bound, Mode: 0o640})
+	c.mustDo(stage)
+	for range 2 {
+		c.mustDo(publish)
+		c.mustDo(&world.BindMount{Source: c.target, Path: bound})
+		c.mustDo(&world.HoldDevice{Path: bound})
+		c.mustDo(&world.MakeLink{Path: link, Target: c.target})
+	}
+	for _, at := range []string{c.target, bound, link} {
+		if info := c.mustDo(&world.StatPath{Path: at}).(*world.PathInfo); info.Kind !=
+			world.PathBlockDevice {
+			c.Errorf("%s is a %s, want a block device", at, info.Kind)
+		}
+	}
+	stats := c.mustDo(&world.GetVolumeStats{Driver: c.w.Driver(), Handle: c.handle,
+		Path: c.target}).(*world.CSIVolumeStats)
+	if stats.CapacityBytes <= 0 {
+		c.Errorf("the statistics are %+v", stats)
+	}
+	c.mustFail(&world.HoldDevice{Path: bound + "-absent"}, world.KindNotFound)
+	c.mustDo(&world.RemoveTree{Path: link})
+	c.mustFail(&world.Unmount{Path: bound}, world.KindExhausted)
+	for range 2 {
+		c.mustDo(&world.ReleaseDevice{Path: bound})
+	}
+	c.mustDo(&world.Unmount{Path: bound})
+	for range 2 {
+		c.mustDo(c.unpublish())
+	}
+	c.mustFail(&world.StatPath{Path: c.target}, world.KindNotFound)
+	c.mustDo(&world.RemoveTree{Path: bound})
+	c.mustDo(c.unstage())
+	listed := c.mustDo(&world.ListDir{Path: c.staging}).(*world.DirListed)
+	if len(listed.Entries) > 0 {
+		c.Errorf("the driver has left %+v", listed.Entries)
 	}
 }

@@ -298,6 +298,8 @@ func measuresFilesystem(f *folder) {
 		"one file system: %+v, %+v, %+v", whole, below, linked)
 	f.check(whole.AvailableBytes > 0 && whole.AvailableBytes < whole.CapacityBytes &&
 		whole.InodesFree > 0 && whole.InodesFree < whole.Inodes, "of the directory: %+v", whole)
+	f.check(whole.FreeBytes >= whole.AvailableBytes && whole.FreeBytes < whole.CapacityBytes,
+		"free without the part of root: %+v", whole)
 	f.mustDo(&world.MountMemory{Path: f.path("memory"), BytesMax: 4 << 20, Mode: 0o777})
 	defer f.mustDo(&world.Unmount{Path: f.path("memory")})
 	before := measure("memory")

@@ -1,0 +1,118 @@
+package csi
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"seedlet.dev/world"
+)
+
+// device returns the use of the block volume pv-1 by a pod.
+func device(uid string) Use {
+	mode := v1.PersistentVolumeBlock
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"},
+		Spec: v1.PersistentVolumeSpec{VolumeMode: &mode, MountOptions: []string{"noatime"},
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+				Driver: driverName, VolumeHandle: "h1", FSType: "ext4"}}}}
+	p := pod(uid)
+	gid := int64(7)
+	p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
+	return PersistentUse(p, &v1.Volume{Name: "data"}, pv, false)
+}
+
+const blocks = "/k/plugins/kubernetes.io/csi/volumeDevices/"
+
+// A device is published at a file, bound and linked for each pod, at the paths of a kubelet. No
+// group is set, and no file system is asked for.
+func TestDevice(t *testing.T) {
+	n := newReady(t)
+	for _, uid := range []string{"a", "b"} {
+		if s := n.need(device(uid)); !s.Ready {
+			t.Fatalf("not ready: %+v", s)
+		}
+		link := n.files["/k/pods/"+uid+"/volumeDevices/kubernetes.io~csi/pv-1"]
+		bound := blocks + "pv-1/dev/" + uid
+		if !n.isMounted(bound) || !n.heldDevices[bound] || link != "-> "+blocks+"publish/pv-1/"+uid {
+			t.Errorf("not bound or held, or linked to %q", link)
+		}
+	}
+	n.expect("stage staging", "publish device pv-1", "publish device pv-1")
+	stage := n.requests[0].(*world.StageVolume)
+	if c := stage.Capability; !c.Block || c.FSType != "" || len(c.MountFlags) > 0 ||
+		stage.StagingPath != blocks+"staging/pv-1" {
+		t.Errorf("staged with %+v", stage)
+	}
+	data := n.files[blocks+"pv-1/data/vol_data.json"]
+	if !strings.Contains(data, `"volumeHandle":"h1"`) || !strings.Contains(data, `"specVolID":"pv-1"`) {
+		t.Errorf("data %s", data)
+	}
+	if n.end("a") || n.end("b") {
+		t.Error("a pod is still held")
+	}
+	n.expect("unpublish pv-1", "unpublish pv-1", "unstage staging")
+	n.expectClean()
+}
+
+// Another agent finds the devices of pods, and lets go of those whose pod has gone.
+func TestDevicesAreFound(t *testing.T) {
+	n := newReady(t)
+	n.need(device("a"))
+	n.need(device("b"))
+	delete(n.pods, "b")
+	n.restart()
+	n.register()
+	u := device("a")
+	u.HasRun = true
+	if !n.need(u).Ready {
+		t.Error("not ready after a restart")
+	}
+	n.expect("info", "unpublish pv-1")
+	n.end("a")
+	n.expectClean()
+
+	n = newReady(t)
+	n.hold["PublishVolume"] = true // and the agent is killed
+	n.need(device("a"))
+	delete(n.pods, "a")
+	n.restart()
+	if !n.node.HoldsPod("a") {
+		t.Error("the publication that was in flight is not found")
+	}
+	n.register()
+	if n.node.HoldsPod("a") {
+		t.Error("it is still held")
+	}
+	n.expectClean()
+}
+
+// A volume is used in one way at a time.
+func TestDeviceAndFileSystem(t *testing.T) {
+	n := newReady(t)
+	n.need(device("a"))
+	if s, _ := n.node.Use(use("b"), n.now); !strings.Contains(s.Problem, "another way") {
+		t.Errorf("got %+v, want a refusal", s)
+	}
+	n.end("a")
+	if s := n.need(use("b")); !s.Ready {
+		t.Errorf("got %+v after the device was let go", s)
+	}
+	n.end("b")
+	n.expectClean()
+}
+
+// A driver that publishes something else than a device is asked again.
+func TestNoDevice(t *testing.T) {
+	n := newReady(t)
+	n.lies = 1
+	s := n.need(device("a"))
+	if want := `MapVolume.MapPodDevice failed for volume "pv-1" : NodePublishVolume`; s.Ready ||
+		!strings.HasPrefix(s.Problem, want) {
+		t.Errorf("got %+v", s)
+	}
+	if n.wait(backoffFirst); !n.isReady(device("a")) {
+		t.Error("not published again")
+	}
+}

@@ -1,0 +1,311 @@
+package csi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Expansion of volumes: after a controller has made a volume larger, the status of its claim says
+// that the node has to follow (KEP-1790, node_expander.go in pkg/volume/util/operationexecutor).
+// Before a pod gets a volume it is expanded, and the pod waits for that. A volume in use is
+// expanded where it is published for one of its pods.
+//
+// The steps follow from the claim as the API server has it: it is read, it says that the expansion
+// is in progress, the driver is called, and the claim gets the new size. Whatever happens between,
+// the claim says what is left to do.
+
+// Expansion is how far the expansion of a volume on the node is.
+type Expansion struct {
+	// Claim is the claim as it was read or written last for the expansion; nil: it has to be read.
+	Claim *v1.PersistentVolumeClaim `json:"claim,omitempty"`
+	// Decided names the versions of the claim and the volume, as they are cached, for which nothing
+	// is left to do.
+	Decided string `json:"decided,omitempty"`
+	// Bytes is the size that the volume has on the node: that of the persistent volume when it was
+	// seen first, and then what the driver was called for with success. Expanded is set once it was.
+	Bytes    int64 `json:"bytes,omitempty"`
+	Expanded bool  `json:"expanded,omitempty"`
+	// InUse is set if the driver does not expand a volume that is in use.
+	InUse bool `json:"inUse,omitempty"`
+	// Failure is a final failure that the claim does not say yet. Infeasible: it is not tried again.
+	Failure    string   `json:"failure,omitempty"`
+	Infeasible bool     `json:"infeasible,omitempty"`
+	Attempts   Attempts `json:"attempts,omitzero"`
+}
+
+// requiredSize is the size to which a volume is to be expanded on the node.
+type requiredSize struct {
+	resource.Quantity
+	isNeeded bool
+	// isReported is set if the claim is to have the size in the end. For a volume of many nodes
+	// another one may have done that.
+	isReported bool
+}
+
+// notRequired is the annotation of a claim that needs no expansion on nodes.
+const notRequired = "volume.kubernetes.io/node-expansion-not-required"
+
+// sizeFor returns the size to which a volume is to be expanded.
+func (e *Expansion) sizeFor(claim *v1.PersistentVolumeClaim,
+	volume *v1.PersistentVolume) requiredSize {
+	status := claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]
+	allocated, isAllocated := claim.Status.AllocatedResources[v1.ResourceStorage]
+	have, capacity := claim.Status.Capacity.Storage(), volume.Spec.Capacity.Storage()
+	switch {
+	case status == v1.PersistentVolumeClaimNodeResizePending,
+		status == v1.PersistentVolumeClaimNodeResizeInProgress:
+		if !isAllocated {
+			allocated = *capacity
+		}
+		return requiredSize{allocated, true, true}
+	case status != "":
+	case !isAllocated && capacity.Cmp(*have) > 0: // by a resizer that does not know this status
+		return requiredSize{*capacity, true, true}
+	case slices.Contains(claim.Spec.AccessModes, v1.ReadWriteMany) && e.Bytes > 0 &&
+		capacity.Value() > e.Bytes && have.Cmp(*capacity) >= 0:
+		if _, isMarked := claim.Annotations[notRequired]; !isMarked {
+			return requiredSize{*capacity, true, false}
+		}
+	}
+	return requiredSize{}
+}
+
+// expand takes the next step of the expansion of a volume that is published for a use. It reports
+// whether it has issued an operation, and whether nothing is left to do.
+func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done bool,
+	wake time.Time) {
+	e, session := &v.Expansion, n.session(v.Driver)
+	if u.ReadOnly || u.Claim == "" || e.InUse && e.Failure == "" || session == nil ||
+		!session.Info.Capabilities.Expand {
+		return false, true, wake
+	}
+	claim, volume, version := u.objects(env)
+	if claim == nil || volume == nil || e.Decided == version {
+		return false, true, wake
+	}
+	if e.Bytes == 0 {
+		e.Bytes = volume.Spec.Capacity.Storage().Value()
+	}
+	if !e.sizeFor(claim, volume).isNeeded && e.Claim == nil {
+		e.Decided = version
+		return false, true, wake
+	}
+	if e.Attempts.isWaiting(env.Effects.Now(), &wake) {
+		return false, false, wake
+	}
+	subject := subjectExpand + u.target()
+	if e.Claim == nil {
+		v.Op = env.Effects.Issue(VolumeKey(v.name()), subject, apiTimeout,
+			&world.GetObject{Resource: world.ResourceClaims, Namespace: u.Namespace, Name: u.Claim})
+		return true, false, wake
+	}
+	size := e.sizeFor(e.Claim, volume)
+	if !size.isNeeded || e.Claim.Spec.VolumeName != u.SpecName {
+		*e = Expansion{Bytes: e.Bytes, InUse: e.InUse, Decided: version}
+		return false, true, wake
+	}
+	return n.expandTo(v, u, p, size, env), false, wake
+}
+
+// objects returns the claim and the persistent volume of a use as they are cached, with the name of
+// their versions.
+func (u *Use) objects(env *Env) (claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume,
+	version string) {
+	o, _ := env.Objects.Get(world.ResourceClaims, u.Namespace, u.Claim)
+	if o == nil {
+		return nil, nil, ""
+	}
+	claim = o.Claim
+	if o, _ = env.Objects.Get(world.ResourceVolumes, "", u.SpecName); o == nil {
+		return claim, nil, ""
+	}
+	return claim, o.Volume, claim.ResourceVersion + " " + o.Volume.ResourceVersion
+}
+
+// expandTo issues the next operation of an expansion, and reports whether it has.
+func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size requiredSize, env *Env) bool {
+	e, subject := &v.Expansion, subjectExpand+u.target()
+	status := e.Claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]
+	switch {
+	case e.Failure != "":
+		v.patchClaim(subject, e.failurePatch(env), env)
+	case e.Expanded && e.Bytes >= size.Value() && !size.isReported:
+		e.Claim, e.Expanded = nil, false
+		return false
+	case e.Expanded && e.Bytes >= size.Value():
+		v.patchClaim(subject, finishedPatch(e.Claim, size.Quantity), env)
+	case status == v1.PersistentVolumeClaimNodeResizePending:
+		v.patchClaim(subject, map[string]any{"allocatedResourceStatuses": map[string]any{
+			"storage": v1.PersistentVolumeClaimNodeResizeInProgress}}, env)
+	default:
+		return n.callExpand(v, u, p, size, env)
+	}
+	return true
+}
+
+// callExpand calls the driver, and reports whether it has: not while a secret is being read.
+func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size requiredSize, env *Env) bool {
+	e, session := &v.Expansion, n.session(v.Driver)
+	secrets, known, err := secretOf(u.ExpandSecret, "NodeExpandSecretRef", env)
+	if err != nil {
+		e.Attempts.fail(env.Effects.Now(), u.expandProblem(err.Error()))
+		return false
+	}
+	if !known {
+		return false
+	}
+	request := &world.ExpandVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
+		Path: n.publishedPath(p), RequiredBytes: size.Value(), Secrets: secrets,
+		Capability: capabilityOf(v, u, session)}
+	request.Capability.MountGroup = ""
+	if session.Info.Capabilities.StageUnstage {
+		request.StagingPath = n.stagingPath(v)
+	}
+	e.Expanded = false
+	v.call(subjectExpand+u.target(), request, env)
+	return true
+}
+
+// patchClaim issues a change of the status of the claim, as it was read or written last.
+func (v *Volume) patchClaim(subject string, status map[string]any, env *Env) {
+	claim := v.Expansion.Claim
+	patch, err := json.Marshal(map[string]any{"status": status, "metadata": map[string]any{
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion}})
+	if err != nil {
+		panic("csi: encoding a patch of a claim: " + err.Error())
+	}
+	v.Op = env.Effects.Issue(VolumeKey(v.name()), subject, apiTimeout, &world.PatchObject{
+		Resource: world.ResourceClaims, Namespace: claim.Namespace, Name: claim.Name, Status: true,
+		Patch: patch})
+}
+
+// resizeConditions are the conditions of a claim that end with an expansion.
+var resizeConditions = []v1.PersistentVolumeClaimConditionType{
+	v1.PersistentVolumeClaimResizing, v1.PersistentVolumeClaimFileSystemResizePending,
+	v1.PersistentVolumeClaimControllerResizeError, v1.PersistentVolumeClaimNodeResizeError,
+}
+
+// finishedPatch is the change of the status of a claim after its expansion.
+func finishedPatch(claim *v1.PersistentVolumeClaim, size resource.Quantity) map[string]any {
+	status := map[string]any{"capacity": map[string]any{"storage": size.String()},
+		"allocatedResourceStatuses": map[string]any{"storage": nil}}
+	var conditions []map[string]any
+	for _, c := range claim.Status.Conditions {
+		if slices.Contains(resizeConditions, c.Type) {
+			conditions = append(conditions, map[string]any{"$patch": "delete", "type": c.Type})
+		}
+	}
+	if len(conditions) > 0 {
+		status["conditions"] = conditions
+	}
+	return status
+}
+
+// failurePatch is the change of the status of a claim whose expansion has failed.
+func (e *Expansion) failurePatch(env *Env) map[string]any {
+	status := map[string]any{"conditions": []map[string]any{{
+		"type": v1.PersistentVolumeClaimNodeResizeError, "status": v1.ConditionTrue,
+		"lastTransitionTime": env.Effects.Date().UTC().Format(time.RFC3339),
+		"message":            "failed to expand pvc with " + e.Failure}}}
+	if e.Infeasible {
+		status["allocatedResourceStatuses"] = map[string]any{
+			"storage": v1.PersistentVolumeClaimNodeResizeInfeasible}
+	}
+	return status
+}
+
+// handleExpanding handles the completion of an operation of expand.
+func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.Event, env *Env) {
+	e, u := &v.Expansion, v.Uses[target]
+	if u == nil {
+		return // the next use begins again
+	}
+	if r.Call == "ExpandVolume" {
+		v.handleExpanded(u, ev, env)
+		return
+	}
+	read, isObject := ev.Body.(*world.ObjectRead)
+	switch {
+	case ev.Err == nil && isObject && read.Object.Claim != nil:
+		e.Claim = read.Object.Claim
+		if r.Call == "PatchObject" && e.Failure != "" {
+			e.Failure = ""
+			e.Attempts.NotBefore = ev.Time.Add(timer.Backoff(e.Attempts.Failures, backoffFirst, backoffMax))
+		}
+	case ev.Err != nil:
+		e.Claim = nil // it may have changed
+		e.Attempts.fail(ev.Time, u.expandProblem(ev.Err.Message))
+	default:
+		e.Attempts.fail(ev.Time, u.expandProblem("the answer is no claim"))
+	}
+}
+
+// handleExpanded handles the answer of the driver.
+func (v *Volume) handleExpanded(u *Use, ev world.Event, env *Env) {
+	e := &v.Expansion
+	if e.Claim == nil {
+		return
+	}
+	if ev.Err == nil {
+		_, volume, _ := u.objects(env)
+		if volume == nil {
+			volume = &v1.PersistentVolume{}
+		}
+		size := e.sizeFor(e.Claim, volume)
+		e.Bytes, e.Expanded = size.Value(), true
+		e.Attempts.succeed()
+		v.recordExpansion(u, env)
+		return
+	}
+	const failed = "Expander.NodeExpand failed to expand the volume : "
+	problem := budget.CutMessage(failed + ev.Err.Message)
+	e.Attempts.fail(ev.Time, u.expandProblem(problem))
+	env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, "VolumeResizeFailed", "%s",
+		e.Attempts.Problem)
+	if ev.Err.Has(world.KindTimeout) || ev.Err.Has(world.KindUnavailable) {
+		return
+	}
+	e.Failure, e.InUse = problem, ev.Err.Has(world.KindConflict)
+	e.Infeasible = ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindNotFound)
+	e.Attempts.NotBefore = time.Time{} // the claim is written at once
+}
+
+// recordExpansion records the events that a volume was expanded, of the pod and of its claim.
+func (v *Volume) recordExpansion(u *Use, env *Env) {
+	claim := v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
+		Namespace: v.Expansion.Claim.Namespace, Name: v.Expansion.Claim.Name,
+		UID: v.Expansion.Claim.UID}
+	for _, of := range []v1.ObjectReference{u.pod(), claim} {
+		env.Effects.RecordEvent(of, v1.EventTypeNormal, "FileSystemResizeSuccessful",
+			"MountVolume.NodeExpandVolume succeeded for volume %q ", u.SpecName)
+	}
+}
+
+func (u *Use) expandProblem(problem string) string {
+	return fmt.Sprintf("NodeExpandVolume.NodeExpandVolume failed for volume %q : %s", u.SpecName,
+		problem)
+}
+
+// planExpansion expands a volume that is in use, and returns when to plan again.
+func (n *Node) planExpansion(v *Volume, env *Env) (issued bool, wake time.Time) {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u, p := v.Uses[target], v.Publications[target]
+		if p == nil || !p.isReady() || u.ReadOnly {
+			continue
+		}
+		issued, _, wake = n.expand(v, u, p, env)
+		return issued, wake
+	}
+	return false, wake
+}

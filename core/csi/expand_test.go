@@ -1,0 +1,192 @@
+package csi
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"seedlet.dev/world"
+)
+
+// claimed returns the use of the persistent volume pv-1 by a pod that names its claim.
+func claimed(uid string) Use {
+	u := use(uid)
+	u.Claim = "claim"
+	return u
+}
+
+// resize has the controller make the volume of the claim larger, and the agent read that.
+func (n *node) resize(size string) {
+	n.t.Helper()
+	if n.claim == nil {
+		n.claim = &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns",
+			Name: "claim", UID: "claim-uid"}, Spec: v1.PersistentVolumeClaimSpec{VolumeName: "pv-1"},
+			Status: v1.PersistentVolumeClaimStatus{Capacity: storage("1Gi")}}
+	}
+	n.claim.ResourceVersion = size
+	n.claim.Status.AllocatedResources = storage(size)
+	n.claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+		v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
+	n.claim.Status.Conditions = []v1.PersistentVolumeClaimCondition{
+		{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue}}
+	n.cache(size)
+}
+
+// cache has the agent read the claim, and its volume with a size.
+func (n *node) cache(size string) {
+	pv := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1", ResourceVersion: size},
+		Spec: v1.PersistentVolumeSpec{Capacity: storage(size)}}
+	for _, o := range []world.Object{{Claim: n.claim.DeepCopy()}, {Volume: pv}} {
+		r, meta := o.Meta()
+		target := world.WatchTarget{Resource: r, Namespace: meta.GetNamespace(), Name: meta.GetName()}
+		n.objects.AddReference(target, "pod", &n.effects)
+		w := n.objects.Watch(target)
+		w.Listed = true
+		w.Objects = map[string]world.Object{target.Namespace + "/" + target.Name: o}
+	}
+	n.queue = append(n.queue, VolumeKey(UniqueName(driverName, "h1")))
+}
+
+func storage(size string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}
+}
+
+// patchClaim applies a change of the status of the claim.
+func (n *node) patchClaim(p *world.PatchObject) (any, *world.Error) {
+	var of struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(p.Patch, &of); err != nil {
+		n.t.Fatal(err)
+	}
+	if of.Metadata.ResourceVersion != n.claim.ResourceVersion || of.Metadata.UID != n.claim.UID {
+		return nil, world.Errorf(world.KindConflict, "PatchObject", "the claim has changed")
+	}
+	before, _ := json.Marshal(n.claim)
+	after, err := strategicpatch.StrategicMergePatch(before, p.Patch, &v1.PersistentVolumeClaim{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.claim = &v1.PersistentVolumeClaim{}
+	if err := json.Unmarshal(after, n.claim); err != nil {
+		n.t.Fatal(err)
+	}
+	n.claim.ResourceVersion += "'"
+	n.calls = append(n.calls, strings.TrimSpace("claim "+n.claim.Status.Capacity.Storage().String()+
+		" "+string(n.claim.Status.AllocatedResourceStatuses[v1.ResourceStorage])))
+	return &world.ObjectRead{Object: world.Object{Claim: n.claim.DeepCopy()}}, nil
+}
+
+// A volume in use is expanded where it is published, and its claim says so before and after.
+func TestVolumeInUseIsExpanded(t *testing.T) {
+	n := newReady(t)
+	n.need(claimed("a"))
+	n.calls = nil
+	n.resize("2Gi")
+	n.run()
+	n.expect("claim 1Gi NodeResizeInProgress", "expand 2147483648", "claim 2Gi")
+	if len(n.claim.Status.Conditions) > 0 {
+		t.Errorf("conditions %+v, want none", n.claim.Status.Conditions)
+	}
+	expand := n.requests[len(n.requests)-1].(*world.ExpandVolume)
+	if expand.Path != PublishedPath("/k/pods/a", "pv-1") ||
+		!strings.HasSuffix(expand.StagingPath, globalMount) || expand.Capability.FSType != "ext4" {
+		t.Errorf("expanded by %+v", expand)
+	}
+	n.cache("2Gi")
+	n.wait(time.Hour)
+	n.expect()
+	n.resize("3Gi")
+	n.run()
+	n.expect("claim 2Gi NodeResizeInProgress", "expand 3221225472", "claim 3Gi")
+}
+
+// A pod gets a volume after its expansion. One that has it read-only does not wait for that.
+func TestVolumeIsExpandedBeforeAPodGetsIt(t *testing.T) {
+	n := newReady(t)
+	n.resize("2Gi")
+	n.hold["ExpandVolume"] = true
+	if s := n.need(claimed("a")); s.Ready {
+		t.Error("the pod has the volume before it is expanded")
+	}
+	n.expect("stage "+n.sha(), "publish pv-1", "claim 1Gi NodeResizeInProgress")
+	n.release("ExpandVolume")
+	n.expect("expand 2147483648", "claim 2Gi")
+	if !n.isReady(claimed("a")) {
+		t.Error("not ready after the expansion")
+	}
+	n = newReady(t)
+	n.resize("2Gi")
+	u := claimed("b")
+	u.ReadOnly = true
+	if s := n.need(u); !s.Ready {
+		t.Errorf("got %+v, want it ready", s)
+	}
+	n.expect("stage "+n.sha(), "publish pv-1")
+}
+
+// What a failure means for the claim, and whether the call is repeated.
+func TestFailedExpansion(t *testing.T) {
+	const inProgress = "claim 1Gi NodeResizeInProgress"
+	for _, c := range []struct {
+		kind    world.ErrorKind
+		want    []string // after the first call
+		again   bool
+		message string // of the condition
+	}{
+		{world.KindTimeout, []string{inProgress}, true, ""},
+		{world.KindInternal, []string{inProgress, inProgress}, true, "no space"},
+		{world.KindInvalid, []string{inProgress, "claim 1Gi NodeResizeInfeasible"}, false, "no space"},
+		{world.KindConflict, []string{inProgress, inProgress}, false, "no space"},
+	} {
+		n := newReady(t)
+		n.need(claimed("a"))
+		n.calls = nil
+		n.fail["ExpandVolume"] = &failure{world.Errorf(c.kind, "", "no space"), 1, false}
+		n.resize("2Gi")
+		n.run()
+		n.expect(c.want...)
+		var message string
+		for _, condition := range n.claim.Status.Conditions {
+			if condition.Type == v1.PersistentVolumeClaimNodeResizeError {
+				message = condition.Message
+			}
+		}
+		if !strings.Contains(message, c.message) || (message == "") != (c.message == "") {
+			t.Errorf("%s: condition %q", c.kind, message)
+		}
+		n.wait(time.Minute)
+		if again := len(n.calls) > 0; again != c.again || !n.isReady(claimed("a")) {
+			t.Errorf("%s: then %q", c.kind, n.calls)
+		}
+	}
+}
+
+// An expansion that another agent has started is finished, and one whose claim has changed meanwhile
+// is looked at again.
+func TestExpansionIsTakenUp(t *testing.T) {
+	n := newReady(t)
+	n.need(claimed("a"))
+	n.hold["ExpandVolume"] = true
+	n.resize("2Gi")
+	n.run()
+	n.cache("2Gi")
+	n.hold["ExpandVolume"] = false
+	n.restart()
+	n.register()
+	n.calls = nil
+	u := claimed("a")
+	u.HasRun = true
+	n.hold["ExpandVolume"] = true
+	if !n.need(u).Ready {
+		t.Error("a restart makes the volume unready")
+	}
+	n.claim.ResourceVersion = "other"
+	n.release("ExpandVolume")
+	n.wait(time.Minute)
+	n.expect("expand 2147483648", "claim 2Gi")
+}

@@ -1,0 +1,169 @@
+package volumestats
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// bench plans the volumes of one pod.
+type bench struct {
+	Stats
+	table   op.Table
+	effects op.Effects
+	wall    timer.WallClock
+	targets []Target
+}
+
+func newBench() *bench {
+	return &bench{Stats: Stats{Period: time.Minute, Health: true}, targets: []Target{
+		{Name: "data", Claim: "c", Request: &world.GetVolumeStats{Handle: "h"}, HasCondition: true},
+		{Name: "disk", Request: &world.MeasureFilesystem{Path: "/disk"}}}}
+}
+
+// plan plans at a time after the start, and returns what it issues and when it is to be next.
+func (b *bench) plan(after time.Duration) (issued []world.Effect, wake time.Duration) {
+	b.effects.Reset(&b.table, t0.Add(after))
+	b.effects.SetWall(&b.wall)
+	at := b.Plan("ns", "u", b.targets, &b.effects)
+	if !at.IsZero() {
+		wake = at.Sub(t0)
+	}
+	return slices.Clone(b.effects.List()), wake
+}
+
+// complete completes an operation, and returns the events about the pod.
+func (b *bench) complete(after time.Duration, id world.OpID, body any,
+	err *world.Error) (events []string) {
+	b.effects.Reset(&b.table, t0.Add(after))
+	b.effects.SetWall(&b.wall)
+	r, _ := b.table.Complete(id)
+	b.HandleCompletion(id, r, world.Event{Time: t0.Add(after), Op: id, Body: body, Err: err},
+		v1.ObjectReference{Kind: "Pod", Name: "p"}, &b.effects)
+	for _, e := range b.effects.List() {
+		if event, is := e.Body.(*world.RecordEvent); is {
+			events = append(events, event.Reason+" "+event.Message)
+		}
+	}
+	return events
+}
+
+// Each volume is measured by itself, a period after its last measurement.
+func TestVolumesAreMeasuredOnceInAPeriod(t *testing.T) {
+	b := newBench()
+	issued, _ := b.plan(0)
+	if len(issued) != 2 || issued[0].Tenant != "u" || issued[1].Tenant != "u" {
+		t.Fatalf("issued %+v, want both measurements, for the pod", issued)
+	}
+	b.complete(time.Second, issued[1].Op, &world.FilesystemMeasured{CapacityBytes: 10,
+		AvailableBytes: 3, FreeBytes: 4, Inodes: 8, InodesFree: 2}, nil)
+	again, wake := b.plan(2 * time.Second) // the driver hangs
+	if len(again) != 0 || wake != 61*time.Second {
+		t.Errorf("issued %+v, next at %v, want none and 61 s", again, wake)
+	}
+	if again, _ = b.plan(61 * time.Second); len(again) != 1 || again[0].Body != b.targets[1].Request {
+		t.Errorf("issued %+v, want the disk", again)
+	}
+	want := []world.VolumeUsage{{UID: "u", Namespace: "ns", Volume: "disk",
+		MeasuredAt: b.effects.DateOf(t0.Add(time.Second)), Stats: world.CSIVolumeStats{CapacityBytes: 10,
+			AvailableBytes: 3, UsedBytes: 6, Inodes: 8, InodesFree: 2, InodesUsed: 6}}}
+	if got := b.List(); !reflect.DeepEqual(got, want) {
+		t.Errorf("usage %+v, want %+v", got, want)
+	}
+}
+
+// A failure leaves no usage, and a volume that is unmounted has none.
+func TestUsageGoes(t *testing.T) {
+	b := newBench()
+	issued, _ := b.plan(0)
+	b.complete(0, issued[0].Op, &world.CSIVolumeStats{UsedBytes: 1, AvailableBytes: -1}, nil)
+	b.complete(0, issued[1].Op, &world.FilesystemMeasured{}, nil)
+	if got := b.List(); len(got) != 2 || got[0].Claim != "c" || got[0].Stats.AvailableBytes != 0 {
+		t.Fatalf("usage %+v, want both, and nothing negative", got)
+	}
+	issued, _ = b.plan(time.Minute)
+	b.complete(time.Minute, issued[0].Op, nil, world.Errorf(world.KindTimeout, "", "late"))
+	if got := b.List(); len(got) != 1 || got[0].Volume != "disk" {
+		t.Errorf("usage %+v after a failure, want that of the disk", got)
+	}
+	b.targets = nil
+	b.plan(time.Minute)
+	if got := b.List(); len(got) != 0 || len(b.Pods) != 1 {
+		t.Errorf("usage %+v of unmounted volumes, %d pods, want the one that is waited for", got,
+			len(b.Pods))
+	}
+	b.complete(time.Minute, issued[1].Op, &world.FilesystemMeasured{}, nil)
+	if b.plan(time.Minute); len(b.Pods) != 0 {
+		t.Errorf("pods %+v, want none", b.Pods)
+	}
+}
+
+// A driver that says nothing has failed, unless it reports a condition.
+func TestConditionIsReported(t *testing.T) {
+	b := newBench()
+	b.targets = b.targets[:1]
+	for i, c := range []struct {
+		health bool
+		body   *world.CSIVolumeStats
+		known  bool
+		event  string
+	}{
+		{true, &world.CSIVolumeStats{}, false, ""},
+		{true, &world.CSIVolumeStats{UsedBytes: 1}, true, ""},
+		{true, &world.CSIVolumeStats{Condition: &world.CSIVolumeCondition{Abnormal: true,
+			Message: "the disk is on fire"}}, true,
+			"VolumeConditionAbnormal Volume data: the disk is on fire"},
+		{false, &world.CSIVolumeStats{UsedBytes: 1, Condition: &world.CSIVolumeCondition{Abnormal: true,
+			Message: "the disk is on fire"}}, true, ""},
+	} {
+		after := time.Duration(i) * time.Minute
+		b.Health = c.health
+		issued, _ := b.plan(after)
+		events := strings.Join(b.complete(after, issued[0].Op, c.body, nil), "\n")
+		if got := b.List(); events != c.event || (len(got) == 1) != c.known {
+			t.Errorf("case %d: events %q, usage %+v", i, events, got)
+		} else if c.known && (got[0].Stats.Condition != nil) != c.health {
+			t.Errorf("case %d: condition %v", i, got[0].Stats.Condition)
+		}
+	}
+}
+
+func TestNothingIsMeasuredWithoutPeriod(t *testing.T) {
+	b := newBench()
+	b.Period = -1
+	if issued, wake := b.plan(0); len(issued) != 0 || wake != 0 || len(b.Pods) != 0 {
+		t.Errorf("issued %+v, next at %v", issued, wake)
+	}
+}
+
+// A volume whose driver goes keeps its usage until the next measurement is due, and is not measured
+// earlier when the driver is back.
+func TestDriverIsAway(t *testing.T) {
+	b := newBench()
+	request := b.targets[0].Request
+	b.targets = b.targets[:1]
+	issued, _ := b.plan(0)
+	b.complete(0, issued[0].Op, &world.CSIVolumeStats{UsedBytes: 1}, nil)
+	b.targets[0].Request = nil
+	if issued, _ = b.plan(time.Second); len(issued) != 0 || len(b.List()) != 1 {
+		t.Errorf("issued %+v, usage %+v, want the known one", issued, b.List())
+	}
+	b.targets[0].Request = request
+	if issued, _ = b.plan(2 * time.Second); len(issued) != 0 {
+		t.Errorf("issued %+v before the period has passed", issued)
+	}
+	b.targets[0].Request = nil
+	if b.plan(time.Minute); len(b.List()) != 0 {
+		t.Errorf("usage %+v of a volume that cannot be measured", b.List())
+	}
+}

@@ -1,0 +1,90 @@
+package oracle
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+	api "seedlet.dev/world"
+)
+
+// csiExpand fires when the agent gives a claim a capacity to which no driver has expanded its
+// volume on the node, or one that its controller has not allocated. That an expansion ends is a
+// line of progress.
+type csiExpand struct{}
+
+func (*csiExpand) describe() Entry {
+	return Entry{"csi-expand", "A claim gets a new capacity from the agent only once its volume was " +
+		"expanded to that on the node, and it is what was allocated."}
+}
+
+func (*csiExpand) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind != truth.ObjectUpdated || f.Write.Resource != api.ResourceClaims ||
+		f.Write.Incarnation == 0 || f.Write.Before.Claim == nil || f.Write.After.Claim == nil {
+		return nil
+	}
+	before, after := f.Write.Before.Claim, f.Write.After.Claim
+	have, allocated := after.Status.Capacity.Storage(), after.Status.AllocatedResources.Storage()
+	volume := m.volumes.volumes[after.Spec.VolumeName]
+	if have.Cmp(*before.Status.Capacity.Storage()) == 0 || volume == nil || volume.Spec.CSI == nil {
+		return nil
+	}
+	name := csiName{volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle}
+	switch {
+	case m.csi.expanded[name] < have.Value():
+		return findingf("claim %s has %s now, and %s was expanded to %d bytes on the node", after.Name,
+			have, name, m.csi.expanded[name])
+	case have.Cmp(*allocated) != 0:
+		return findingf("claim %s has %s now, and %s is allocated to it", after.Name, have, allocated)
+	}
+	return nil
+}
+
+// unsettledExpansions returns the claims of pods that run which the node has not expanded.
+func (m *model) unsettledExpansions() []string {
+	var lines []string
+	for _, p := range m.podsInOrder {
+		if p.spec == nil || p.liveContainers == 0 {
+			continue
+		}
+		for i := range p.spec.Spec.Volumes {
+			name, readOnly := claimName(p.spec, &p.spec.Spec.Volumes[i])
+			claim := m.volumes.claims[p.spec.Namespace+"/"+name]
+			if isExpanded(claim) && !readOnly {
+				lines = append(lines, fmt.Sprintf("pod %s runs, and its claim %s is to be expanded", p, name))
+			}
+		}
+	}
+	return lines
+}
+
+// isOfExpansion reports whether a call is part of an expansion that a claim waits for. The agent
+// learns of it when it reads the claim again.
+func (m *model) isOfExpansion(request any) bool {
+	switch r := request.(type) {
+	case *api.PatchObject:
+		return r.Resource == api.ResourceClaims && isExpanded(m.volumes.claims[r.Namespace+"/"+r.Name])
+	case *api.ExpandVolume:
+		for _, claim := range m.volumes.claims { //ordered: whether there is one
+			volume := m.volumes.volumes[claim.Spec.VolumeName]
+			if volume != nil && volume.Spec.CSI != nil && volume.Spec.CSI.VolumeHandle == r.Handle &&
+				isExpanded(claim) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isExpanded reports whether a claim waits for the node to expand its volume.
+func isExpanded(claim *v1.PersistentVolumeClaim) bool {
+	if claim == nil {
+		return false
+	}
+	switch claim.Status.AllocatedResourceStatuses[v1.ResourceStorage] {
+	case v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress:
+		return true
+	}
+	return false
+}
