@@ -56,7 +56,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if a.Attempts.isWaiting(now, &wake) {
 		return false, wake
 	}
-	if env.Object == nil || !isInUse(env.Object, v.name()) {
+	if env.Object == nil || !env.SaysInUse(v.name()) {
 		env.ReportsInUse()
 		return false, n.reportOverdue(v, env)
 	}

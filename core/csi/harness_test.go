@@ -42,15 +42,17 @@ type node struct {
 	logs    []string
 
 	cleansUp bool
-	lies     int               // publications that the driver only says to have made
-	files    map[string]string // by path; directories have "/"
-	mounts   []world.Mount
-	csiNode  *storagev1.CSINode
-	calls    []string            // of the driver and of writes to the API server
-	requests []any               // of the driver
-	fail     map[string]*failure // by call
-	held     map[string]world.Effect
-	hold     map[string]bool // calls that are left in flight
+	// withdraws is set while a write of the Node's status may take back what is in use.
+	withdraws bool
+	lies      int               // publications that the driver only says to have made
+	files     map[string]string // by path; directories have "/"
+	mounts    []world.Mount
+	csiNode   *storagev1.CSINode
+	calls     []string            // of the driver and of writes to the API server
+	requests  []any               // of the driver
+	fail      map[string]*failure // by call
+	held      map[string]world.Effect
+	hold      map[string]bool // calls that are left in flight
 }
 
 // failure is how calls fail, once or for ever, before or after they have taken effect.
@@ -89,6 +91,7 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
 		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
+		SaysInUse:   func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
 		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
 		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
