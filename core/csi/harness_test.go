@@ -49,7 +49,7 @@ type node struct {
 	claim    *v1.PersistentVolumeClaim // of the tests of expansion
 
 	heldDevices map[string]bool     // by path
-	writesNode  bool                // a write of the Node is in flight
+	withdraws   bool                // a write of the Node may take back what is in use
 	calls       []string            // of the driver and of writes to the API server
 	requests    []any               // of the driver
 	fail        map[string]*failure // by call
@@ -92,8 +92,8 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		NodeSettled: !n.writesNode,
 		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
+		SaysInUse:   func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
 		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
 		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
