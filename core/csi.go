@@ -67,10 +67,14 @@ func (a *Agent) planCSI(key timer.Key) time.Time {
 	return n.PlanVolume(key.Name, env)
 }
 
-// handleCSICompletion handles the completion of an operation of planCSI, or of a measurement.
+// handleCSICompletion handles the completion of an operation of planCSI, or of a
+// measurement.
 func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch r.Owner.Component {
+	case plugins.Owner.Component:
+		a.state.Plugins.HandleCompletion(id, r, ev, &a.effects)
+		a.observePlugins()
 	case volumestats.Component:
 		a.handleVolumeStatsCompletion(id, r, ev)
 	case csi.SearchOwner.Component:

@@ -207,11 +207,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		a.handleImageGCCompletion(r, ev)
 	case eviction.Owner.Component:
 		a.handleEvictionCompletion(id, ev)
-	case plugins.Owner.Component:
-		s.Plugins.HandleCompletion(id, r, ev, &a.effects)
-		a.observePlugins()
-	case csi.Component, csi.DriverComponent, csi.ObjectOwner.Component, csi.SearchOwner.Component,
-		volumestats.Component:
+	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
+		csi.SearchOwner.Component, volumestats.Component:
 		a.handleCSICompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)

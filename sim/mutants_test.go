@@ -2490,8 +2490,8 @@ var mutants = []mutant{
 		name:     "a device stays bound after its pod has ended",
 		file:     "core/csi/block.go",
 		old:      "case !p.Removal.Unbound:",
-		new:      "case !p.Removal.Unbound && p.State == \"\":",
-		scenario: "block", seeds: "1-100",
+		new:      "case !p.Removal.Unbound && p.UID == \"\":",
+		scenario: "block", seeds: "1-20",
 	},
 	{
 		name:     "a claim has its new size before its volume was expanded",

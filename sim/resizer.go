@@ -52,7 +52,8 @@ func (r *run) growClaim(rng *rand.Rand) {
 // claim says what is allocated, then the volume grows, then the node is asked to follow.
 func (r *run) resizeClaims() {
 	for _, o := range r.server.Objects(world.ResourceClaims) {
-		claim, volume := o.Claim, r.server.Object(world.ResourceVolumes, "", o.Claim.Spec.VolumeName).Volume
+		claim := o.Claim
+		volume := r.server.Object(world.ResourceVolumes, "", claim.Spec.VolumeName).Volume
 		want, have := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
 		if claim.Status.Phase != v1.ClaimBound || volume == nil || volume.Spec.CSI == nil ||
 			want.Cmp(*have) <= 0 {

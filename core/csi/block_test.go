@@ -46,7 +46,8 @@ func TestDevice(t *testing.T) {
 		t.Errorf("staged with %+v", stage)
 	}
 	data := n.files[blocks+"pv-1/data/vol_data.json"]
-	if !strings.Contains(data, `"volumeHandle":"h1"`) || !strings.Contains(data, `"specVolID":"pv-1"`) {
+	if !strings.Contains(data, `"volumeHandle":"h1"`) ||
+		!strings.Contains(data, `"specVolID":"pv-1"`) {
 		t.Errorf("data %s", data)
 	}
 	if n.end("a") || n.end("b") {
