@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/realworld/cleanup"
 	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/csi/loopcsi"
 	"seedlet.dev/realworld/nodetest"
@@ -32,6 +33,8 @@ type csiSuite struct {
 	*clusterSuite
 	driver *csiDriver
 	delays map[string]int // of calls, by name, that tests have waited for
+
+	sidecars []*cleanup.Daemon
 }
 
 // TestCSI gives pods of a real cluster volumes of a real CSI driver, which makes them on loop
@@ -56,14 +59,19 @@ func TestCSI(t *testing.T) {
 		{"a persistent volume keeps its data", c.testPersistentVolume},
 		{"pods share a volume, each in its own way", c.testSharedVolume},
 		{"a volume of one pod is refused a second", c.testReadWriteOncePod},
-		{"the agent is killed in each call", func(t *testing.T) { c.testKills(t, c.killAgent) }},
-		{"the driver is killed in each call", func(t *testing.T) { c.testKills(t, c.killDriver) }},
+		{"the agent is killed in each call", func(t *testing.T) { c.testKills(t, c.restartAgent) }},
+		{"the driver is killed in each call", func(t *testing.T) { c.testKills(t, c.restartDriver) }},
 		{"restarts alone disturb nothing", c.testUndisturbed},
 		{"volumes go whose objects have gone", c.testForgottenObjects},
+		{"sidecars start", c.startSidecars},
+		{"a StatefulSet keeps its data", c.testStatefulSet},
+		{"a volume is attached late", c.testLateAttachment},
+		{"a sidecar expands a volume", c.testControllerExpansion},
 	} {
 		start := time.Now()
 		if !t.Run(part.name, part.run) {
-			t.Fatalf("the end of the agent's log:\n%s", c.agent.logTail(t, 100))
+			t.Fatalf("the end of the agent's log:\n%s\n%s", c.agent.logTail(t, 100),
+				sidecarLogs(c.sidecars))
 		}
 		t.Logf("%5.1f s: %s", time.Since(start).Seconds(), part.name)
 	}
@@ -115,7 +123,7 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 	mode v1.PersistentVolumeAccessMode) (handle string) {
 	t.Helper()
 	handle = c.driver.makeVolume(t, name)
-	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("32Mi")}
+	size := sizeOf("32Mi")
 	modes := []v1.PersistentVolumeAccessMode{mode}
 	_, err := c.api.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -136,6 +144,10 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 		t.Fatal(err)
 	}
 	return handle
+}
+
+func sizeOf(storage string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(storage)}
 }
 
 // deleteClaim deletes what createClaim has created. The driver refuses to remove a volume that is
@@ -372,20 +384,28 @@ func (c *csiSuite) testReadWriteOncePod(t *testing.T) {
 	c.deleteClaim(t, "single", handle)
 }
 
-// killAgent kills and restarts the agent.
-func (c *csiSuite) killAgent(t *testing.T, _ ...string) {
+// restartAgent kills and restarts the agent.
+func (c *csiSuite) restartAgent(t *testing.T, _ ...string) {
 	t.Helper()
 	c.agent.signalAndWait(t, syscall.SIGKILL)
 	c.agent.startProcess(t)
 }
 
-// killDriver kills and restarts the driver, with faults.
-func (c *csiSuite) killDriver(t *testing.T, faults ...string) {
+// restartDriver kills and restarts the driver, with faults. Its sidecars end with it, as they do by
+// themselves a little later, and are restarted, as they would be in a pod.
+func (c *csiSuite) restartDriver(t *testing.T, faults ...string) {
 	t.Helper()
-	if err := c.driver.Kill(); err != nil {
-		t.Fatal(err)
+	for _, d := range append(c.sidecars, c.driver.Daemon) {
+		if err := d.Kill(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.driver.start(t, faults...)
+	for _, d := range c.sidecars {
+		if err := d.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // testKills kills something within each call of the life of a pod: in the end the pod has run, and
@@ -395,7 +415,7 @@ func (c *csiSuite) testKills(t *testing.T, kill func(*testing.T, ...string)) {
 		"NodeUnstageVolume"}
 	handle := c.createClaim(t, "killed", v1.ReadWriteOnce)
 	pod := c.claimPod("killed", "killed")
-	c.killDriver(t, delays(calls)...)
+	c.restartDriver(t, delays(calls)...)
 	c.createPods(t, pod)
 	c.killWithin(t, calls[0], calls[1:], kill)
 	c.killWithin(t, calls[1], calls[2:], kill)
@@ -408,7 +428,7 @@ func (c *csiSuite) testKills(t *testing.T, kill func(*testing.T, ...string)) {
 	c.waitReleased(t)
 
 	inline := c.inlinePod("killed-inline")
-	c.killDriver(t, delays(calls)...)
+	c.restartDriver(t, delays(calls)...)
 	c.createPods(t, inline)
 	c.killWithin(t, calls[1], calls[2:], kill)
 	c.waitReady(t, inline)
@@ -455,11 +475,11 @@ func (c *csiSuite) testUndisturbed(t *testing.T) {
 	before, mounts := c.runningPods(t), c.csiMounts(t, "")
 	calls := strings.Count(c.driver.log(t), "Volume ")
 	for name, restart := range map[string]func(){
-		"agent":  func() { c.killAgent(t) },
-		"driver": func() { c.killDriver(t) },
+		"agent":  func() { c.restartAgent(t) },
+		"driver": func() { c.restartDriver(t) },
 		"both": func() {
 			c.agent.signalAndWait(t, syscall.SIGKILL)
-			c.killDriver(t)
+			c.restartDriver(t)
 			c.agent.startProcess(t)
 		},
 	} {
