@@ -138,10 +138,14 @@ func (c *csiSuite) waitVolumesRemoved(t *testing.T) {
 // passingPod returns a pod with a claim that lives as long as it, named by the pod and "-disk".
 func (c *csiSuite) passingPod(name string) *v1.Pod {
 	return c.csiPod(name, v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{
-		VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{Spec: v1.PersistentVolumeClaimSpec{
-			StorageClassName: new("loop"),
-			AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-			Resources:        v1.VolumeResourceRequirements{Requests: sizeOf("32Mi")}}}}})
+		VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{Spec: loopClaim()}}})
+}
+
+// loopClaim is a claim for which the provisioner makes a volume.
+func loopClaim() v1.PersistentVolumeClaimSpec {
+	return v1.PersistentVolumeClaimSpec{StorageClassName: new("loop"),
+		AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		Resources:   v1.VolumeResourceRequirements{Requests: sizeOf("32Mi")}}
 }
 
 // testLateAttachment kills the agent while a pod waits for its volume to be attached, and again
