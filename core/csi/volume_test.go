@@ -149,8 +149,8 @@ func TestKnownFailureLeavesNothing(t *testing.T) {
 	n.expectClean()
 }
 
-// A volume whose driver refuses to publish it, because of its state, is staged again; the other pods
-// keep it.
+// A volume whose driver refuses to publish it, because of its state, is staged again; the other
+// pods keep it.
 func TestStagingIsLost(t *testing.T) {
 	n := newReady(t)
 	n.need(use("a"))

@@ -151,6 +151,19 @@ func (d *csiDriver) removeVolume(t *testing.T, handle string) {
 	})
 }
 
+// volumes returns the handles of all volumes of the driver.
+func (d *csiDriver) volumes(t *testing.T) (handles []string) {
+	t.Helper()
+	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
+		list, err := controller.ListVolumes(ctx, &csi.ListVolumesRequest{})
+		for _, entry := range list.GetEntries() {
+			handles = append(handles, entry.Volume.VolumeId)
+		}
+		return err
+	})
+	return handles
+}
+
 // control makes a call to the driver's controller service, as a sidecar would.
 func (d *csiDriver) control(t *testing.T,
 	call func(context.Context, csi.ControllerClient) error) {

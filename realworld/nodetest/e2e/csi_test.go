@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,21 +15,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/realworld/cleanup"
 	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/csi/loopcsi"
 	"seedlet.dev/realworld/nodetest"
 	"seedlet.dev/realworld/porttest"
 )
 
-// csiDelay is how long a call of a driver takes in which a test kills something. The call has its
-// effect after it, even if the agent that has made it was killed.
-const csiDelay = 2 * time.Second
-
 // csiSuite is a cluster with a node with a CSI driver.
 type csiSuite struct {
 	*clusterSuite
 	driver *csiDriver
 	delays map[string]int // of calls, by name, that tests have waited for
+
+	sidecars []*cleanup.Daemon
 }
 
 // TestCSI gives pods of a real cluster volumes of a real CSI driver, which makes them on loop
@@ -56,14 +53,20 @@ func TestCSI(t *testing.T) {
 		{"a persistent volume keeps its data", c.testPersistentVolume},
 		{"pods share a volume, each in its own way", c.testSharedVolume},
 		{"a volume of one pod is refused a second", c.testReadWriteOncePod},
-		{"the agent is killed in each call", func(t *testing.T) { c.testKills(t, c.killAgent) }},
-		{"the driver is killed in each call", func(t *testing.T) { c.testKills(t, c.killDriver) }},
+		{"the agent is killed in each call", func(t *testing.T) { c.testKills(t, c.restartAgent) }},
+		{"the driver is killed in each call", func(t *testing.T) { c.testKills(t, c.restartDriver) }},
 		{"restarts alone disturb nothing", c.testUndisturbed},
 		{"volumes go whose objects have gone", c.testForgottenObjects},
+		{"sidecars start", c.startSidecars},
+		{"a StatefulSet keeps its data", c.testStatefulSet},
+		{"a volume is attached late", c.testLateAttachment},
+		{"a sidecar expands a volume", c.testControllerExpansion},
+		{"the agent and the driver are killed at random", c.testRandomKills},
 	} {
 		start := time.Now()
 		if !t.Run(part.name, part.run) {
-			t.Fatalf("the end of the agent's log:\n%s", c.agent.logTail(t, 100))
+			t.Fatalf("the end of the agent's log:\n%s\n%s", c.agent.logTail(t, 100),
+				sidecarLogs(c.sidecars))
 		}
 		t.Logf("%5.1f s: %s", time.Since(start).Seconds(), part.name)
 	}
@@ -115,7 +118,7 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 	mode v1.PersistentVolumeAccessMode) (handle string) {
 	t.Helper()
 	handle = c.driver.makeVolume(t, name)
-	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("32Mi")}
+	size := sizeOf("32Mi")
 	modes := []v1.PersistentVolumeAccessMode{mode}
 	_, err := c.api.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -136,6 +139,10 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 		t.Fatal(err)
 	}
 	return handle
+}
+
+func sizeOf(storage string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(storage)}
 }
 
 // deleteClaim deletes what createClaim has created. The driver refuses to remove a volume that is
@@ -370,150 +377,4 @@ func (c *csiSuite) testReadWriteOncePod(t *testing.T) {
 	c.deletePods(t, third)
 	c.waitReleased(t)
 	c.deleteClaim(t, "single", handle)
-}
-
-// killAgent kills and restarts the agent.
-func (c *csiSuite) killAgent(t *testing.T, _ ...string) {
-	t.Helper()
-	c.agent.signalAndWait(t, syscall.SIGKILL)
-	c.agent.startProcess(t)
-}
-
-// killDriver kills and restarts the driver, with faults.
-func (c *csiSuite) killDriver(t *testing.T, faults ...string) {
-	t.Helper()
-	if err := c.driver.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	c.driver.start(t, faults...)
-}
-
-// testKills kills something within each call of the life of a pod: in the end the pod has run, and
-// nothing of it is left.
-func (c *csiSuite) testKills(t *testing.T, kill func(*testing.T, ...string)) {
-	calls := []string{"NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume",
-		"NodeUnstageVolume"}
-	handle := c.createClaim(t, "killed", v1.ReadWriteOnce)
-	pod := c.claimPod("killed", "killed")
-	c.killDriver(t, delays(calls)...)
-	c.createPods(t, pod)
-	c.killWithin(t, calls[0], calls[1:], kill)
-	c.killWithin(t, calls[1], calls[2:], kill)
-	c.waitReady(t, pod)
-	c.writeFile(t, pod, "/disk/file", "after kills")
-	c.expectFile(t, pod, "/disk/file", "after kills")
-	c.deletePods(t, pod)
-	c.killWithin(t, calls[2], calls[3:], kill)
-	c.killWithin(t, calls[3], nil, kill)
-	c.waitReleased(t)
-
-	inline := c.inlinePod("killed-inline")
-	c.killDriver(t, delays(calls)...)
-	c.createPods(t, inline)
-	c.killWithin(t, calls[1], calls[2:], kill)
-	c.waitReady(t, inline)
-	c.writeFile(t, inline, "/disk/file", "after a kill")
-	c.deletePods(t, inline)
-	c.killWithin(t, calls[2], nil, kill)
-	c.waitReleased(t)
-	c.deleteClaim(t, "killed", handle)
-	for _, p := range []*v1.Pod{pod, inline} {
-		c.waitUntil(t, p.Name+" has gone", func() bool { return c.apiPod(t, p.Name) == nil })
-	}
-}
-
-// delays returns the faults that delay the first of each of some calls.
-func delays(calls []string) (faults []string) {
-	for _, call := range calls {
-		faults = append(faults, fmt.Sprintf("%s:delay=%v,times=1", call, csiDelay))
-	}
-	return faults
-}
-
-// killWithin waits until the driver is in a call, kills something, and waits until the call has
-// had its effect, if it still has one.
-func (c *csiSuite) killWithin(t *testing.T, call string, next []string,
-	kill func(*testing.T, ...string)) {
-	t.Helper()
-	c.waitUntil(t, "the driver is in "+call, func() bool {
-		return c.driver.countDelays(t, call) > c.delays[call]
-	})
-	c.delays[call]++
-	kill(t, delays(next)...)
-	time.Sleep(csiDelay)
-}
-
-// testUndisturbed has the agent and the driver restart beside a running pod, which keeps its
-// volumes without a further call.
-func (c *csiSuite) testUndisturbed(t *testing.T) {
-	handle := c.createClaim(t, "calm", v1.ReadWriteOnce)
-	pod := c.claimPod("calm", "calm")
-	addVolume(pod, "inline", inlineVolume())
-	c.createPods(t, pod)
-	c.waitReady(t, pod)
-	c.writeFile(t, pod, "/disk/file", "calm")
-	before, mounts := c.runningPods(t), c.csiMounts(t, "")
-	calls := strings.Count(c.driver.log(t), "Volume ")
-	for name, restart := range map[string]func(){
-		"agent":  func() { c.killAgent(t) },
-		"driver": func() { c.killDriver(t) },
-		"both": func() {
-			c.agent.signalAndWait(t, syscall.SIGKILL)
-			c.killDriver(t)
-			c.agent.startProcess(t)
-		},
-	} {
-		registered := strings.Count(c.driver.log(t), "registered: true")
-		restart()
-		c.waitUntil(t, "the driver is registered after a restart: "+name, func() bool {
-			return strings.Count(c.driver.log(t), "registered: true") > registered
-		})
-		c.agent.waitHealthy(t)
-	}
-	other := c.inlinePod("other")
-	c.createPods(t, other) // its start shows that the agent has done all that it wanted before
-	c.waitReady(t, other)
-	c.deletePods(t, other)
-	c.waitUntil(t, "the other pod has gone", func() bool { return c.apiPod(t, other.Name) == nil })
-	c.checkUnchanged(t, before, c.runningPods(t))
-	if after := c.csiMounts(t, ""); !slices.Equal(mounts, after) {
-		t.Errorf("mounts are %q, they were %q", after, mounts)
-	}
-	// The other pod costs two calls.
-	if n := strings.Count(c.driver.log(t), "Volume ") - calls; n != 2 {
-		t.Errorf("%d calls for volumes, want 2:\n%s", n, c.driver.log(t))
-	}
-	c.expectFile(t, pod, "/disk/file", "calm")
-	c.deletePods(t, pod)
-	c.waitReleased(t)
-	c.deleteClaim(t, "calm", handle)
-}
-
-// testForgottenObjects removes a pod, its claim and its volume from the API server while neither
-// the agent nor the driver runs.
-func (c *csiSuite) testForgottenObjects(t *testing.T) {
-	handle := c.createClaim(t, "forgotten", v1.ReadWriteOnce)
-	pod := c.claimPod("forgotten", "forgotten")
-	addVolume(pod, "inline", inlineVolume())
-	pod.Annotations = map[string]string{forcedAnnotation: ""}
-	c.createPods(t, pod)
-	c.waitReady(t, pod)
-	c.agent.signalAndWait(t, syscall.SIGKILL)
-	if err := c.driver.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	c.kubectl(t, "delete", "pod", pod.Name, "--force", patience)
-	c.kubectl(t, "delete", "persistentvolumeclaim/forgotten", "persistentvolume/forgotten",
-		"csidriver/"+loopcsi.Name, patience)
-	c.agent.start(t)
-	c.waitUntil(t, "the containers have gone", func() bool {
-		return len(c.containerLines(t, "")) == 0
-	})
-	if staged := c.csiMounts(t, "/globalmount"); len(staged) != 1 {
-		t.Errorf("without a driver the volume is staged at %q", staged)
-	}
-	c.driver.start(t)
-	c.waitReleased(t)
-	c.driver.removeVolume(t, handle)
-	c.createDriverObject(t, false)
 }
