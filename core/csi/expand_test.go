@@ -166,8 +166,8 @@ func TestFailedExpansion(t *testing.T) {
 	}
 }
 
-// An expansion that another agent has started is finished, and one whose claim has changed meanwhile
-// is looked at again.
+// An expansion that another agent has started is finished, and one whose claim has changed
+// meanwhile is looked at again.
 func TestExpansionIsTakenUp(t *testing.T) {
 	n := newReady(t)
 	n.need(claimed("a"))

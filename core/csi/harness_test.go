@@ -66,8 +66,9 @@ type failure struct {
 
 func newNode(t *testing.T) *node {
 	n := &node{t: t, now: t0, node: NewNode("n1", "/k", true), wakes: map[timer.Key]time.Time{},
-		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true, files: map[string]string{},
-		fail: map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
+		pods: map[string]bool{}, heldDevices: map[string]bool{}, cleansUp: true,
+		files: map[string]string{},
+		fail:  map[string]*failure{}, held: map[string]world.Effect{}, hold: map[string]bool{},
 		object: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}
 	n.effects.Reset(&n.table, n.now)
 	n.objects.AddReference(AllDrivers, "agent", &n.effects)
@@ -364,6 +365,17 @@ func (n *node) isMounted(at string) bool {
 	return slices.ContainsFunc(n.mounts, func(m world.Mount) bool { return m.Path == at })
 }
 
+func (n *node) removeTree(tree string) {
+	for file := range n.files {
+		if n.isMounted(file) && (file == tree || strings.HasPrefix(file, tree+"/")) {
+			n.t.Errorf("%s is removed behind a mount", tree)
+		}
+		if file == tree || strings.HasPrefix(file, tree+"/") {
+			delete(n.files, file)
+		}
+	}
+}
+
 func (n *node) performFS(body any) (any, *world.Error) {
 	switch b := body.(type) {
 	case *world.MakeDir:
@@ -373,14 +385,7 @@ func (n *node) performFS(body any) (any, *world.Error) {
 	case *world.WriteFile:
 		n.files[b.Path] = string(b.Data)
 	case *world.RemoveTree:
-		for file := range n.files {
-			if n.isMounted(file) && (file == b.Path || strings.HasPrefix(file, b.Path+"/")) {
-				n.t.Errorf("%s is removed behind a mount", b.Path)
-			}
-			if file == b.Path || strings.HasPrefix(file, b.Path+"/") {
-				delete(n.files, file)
-			}
-		}
+		n.removeTree(b.Path)
 	case *world.BindMount:
 		n.mount(b.Path)
 		return &world.Mounted{}, nil
