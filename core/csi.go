@@ -21,7 +21,9 @@ func (a *Agent) csiEnv() *csi.Env {
 	s := &a.state
 	return &csi.Env{
 		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: a.nodeObject(),
-		NodeSettled: s.NodeObject.Op == 0,
+		SaysInUse: func(name string) bool {
+			return s.NodeObject.SaysInUse(a.nodeObject(), v1.UniqueVolumeName(name))
+		},
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,

@@ -71,7 +71,7 @@ func needsImages(p *pod.Pod, forEviction bool) bool {
 // for the end of a removal are planned.
 func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
-	if r := a.state.ImageGC.Round; r != nil && r.All {
+	if a.state.ImageGC.IsRemovingUnused() {
 		a.state.Eviction.NoteRemoval(a.state.Now)
 	}
 	a.queue.enqueue(eviction.Owner) // which may wait for the end of a removal

@@ -59,20 +59,25 @@ func (a *Agent) evictionCandidates(forDisk bool) []eviction.Candidate {
 	return all
 }
 
-// lacksRecords reports whether the record of a pod of which something runs was not read yet.
+// lacksRecords reports whether the record of a pod that may be the victim of an earlier agent was
+// not read yet.
 func (a *Agent) lacksRecords() bool {
 	return slices.ContainsFunc(a.podUIDs, func(uid string) bool {
 		p := a.state.Pods[uid]
-		return p.HasLiveContainers() && !p.Record.Loaded
+		return p.WillLoadRecord() && (len(p.Containers) > 0 ||
+			p.Stage == pod.Terminated && !p.HasFreedDisk())
 	})
 }
 
 // adoptEvicted is called after a pod was planned. If its record says that an earlier agent has
-// evicted it, it is the victim that others wait for. An attempt that waits for records is planned
-// again.
+// evicted it, it is the victim that others wait for until it has given back what it holds. An
+// attempt that waits for records is planned again.
 func (a *Agent) adoptEvicted(p *pod.Pod) {
-	m := &a.state.Eviction
-	if end := &p.Termination; p.Stage == pod.Terminating && end.UnderPressure && p.Record.Loaded {
+	m, end := &a.state.Eviction, &p.Termination
+	recorded := p.Record.Termination
+	isEnding := p.Stage == pod.Terminating || p.Stage == pod.Terminated && !p.HasFreedDisk() &&
+		recorded != nil && recorded.Since.Before(a.state.Node.Wall.Date(a.state.BootedAt))
+	if isEnding && end.UnderPressure && p.Record.Loaded {
 		m.AdoptVictim(p.UID, end.Since.Add(end.Grace), a.state.Now)
 	}
 	if m.Waits {
@@ -98,17 +103,23 @@ const finalStatusWait = 5 * time.Second
 // releaseRuns has the runs of a pod removed that has ended, as far as that was asked for, and
 // returns when to call it again. They are removed once the API server has the final status of the
 // pod: an agent that is started later knows it from there. While the node needs their space, they
-// are kept no longer than finalStatusWait. The agent then keeps the final status itself, and only a
-// restart of the agent before it is written loses how the containers have ended (a kubelet does not
-// wait for the API server at all, and loses the same).
+// are kept no longer than finalStatusWait, if the pod's record says that it has ended. The agent
+// then keeps the final status itself, and only a restart of the agent before it is written loses
+// exit codes that were never reported (a kubelet does not wait for the API server at all, and loses
+// the same).
 func (a *Agent) releaseRuns(p *pod.Pod, final *v1.PodStatus) time.Time {
+	isWritten := a.state.StatusWriter.IsTerminalWritten(p.UID)
+	if isWritten && p.Spec != nil && pod.IsTerminal(p.Spec.Status.Phase) {
+		p.FinalStatus = nil // the object has it
+	}
 	if !a.isAPIPod(p) || p.MayLoseRuns || !p.WantsRunsRemoved() {
 		return time.Time{}
 	}
-	if !a.state.StatusWriter.IsTerminalWritten(p.UID) {
+	if !isWritten {
 		v := a.state.Eviction.Victim
 		isNeeded := p.CollectsRuns || v != nil && v.UID == p.UID && v.HoldsDisk
-		if !isNeeded || final == nil || !pod.IsTerminal(final.Phase) || p.HasUnknownExits() {
+		if !isNeeded || final == nil || !pod.IsTerminal(final.Phase) || p.HasUnknownExits() ||
+			p.UnreportedTerminalPhase() != "" {
 			return time.Time{}
 		}
 		if at := p.EndedAt.Add(finalStatusWait); a.state.Now.Before(at) {
@@ -123,8 +134,7 @@ func (a *Agent) releaseRuns(p *pod.Pod, final *v1.PodStatus) time.Time {
 
 // isReclaiming reports whether a container or an image is being removed for the space.
 func (a *Agent) isReclaiming() bool {
-	round := a.state.ImageGC.Round
-	return round != nil && round.All || slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+	return a.state.ImageGC.IsRemovingUnused() || slices.ContainsFunc(a.podUIDs, func(uid string) bool {
 		return a.state.Pods[uid].IsCollecting()
 	})
 }
@@ -141,7 +151,7 @@ func (a *Agent) noteCollected(p *pod.Pod) {
 	if p.EndCollection() {
 		a.queue.enqueue(eviction.Owner)
 	}
-	if p.CollectsLeft != before {
+	if p.CollectsLeft < before {
 		a.state.Eviction.NoteRemoval(a.state.Now)
 	}
 }

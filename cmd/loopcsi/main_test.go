@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -124,15 +123,12 @@ func stageBlock(t *testing.T, socket, dir string) {
 	}
 }
 
-// hasLoopDevice reports whether a file of a directory is attached to a loop device.
+// hasLoopDevice reports whether a volume of a driver is attached to a loop device.
 func hasLoopDevice(t *testing.T, dir string) bool {
 	t.Helper()
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	left, err := loopcsi.Leftovers(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(files, func(file string) bool {
-		data, err := os.ReadFile(file)
-		return err == nil && strings.HasPrefix(string(data), dir+"/") // or it was just detached
-	})
+	return len(left) > 0
 }

@@ -2,12 +2,15 @@ package config
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"seedlet.dev/core/document"
 )
 
 // evictionSignals are the signals that can have thresholds.
@@ -39,9 +42,11 @@ func containerfsThresholds(c *configuration) []string {
 // checkEviction checks the thresholds: a quantity or a percentage for each signal.
 func (v *validator) checkEviction() {
 	c := v.config
-	v.checkThresholds("evictionHard", c.EvictionHard)
-	v.checkThresholds("evictionSoft", c.EvictionSoft)
-	v.checkThresholds("evictionMinimumReclaim", c.EvictionMinimumReclaim)
+	const threshold = "must be a positive quantity, as 500Mi, or between 0% and 100%"
+	v.checkAmounts("evictionHard", c.EvictionHard, isThreshold, threshold)
+	v.checkAmounts("evictionSoft", c.EvictionSoft, isThreshold, threshold)
+	v.checkAmounts("evictionMinimumReclaim", c.EvictionMinimumReclaim, isMinimumReclaim,
+		"must be a quantity that is not negative, as 500Mi, or more than 0%")
 	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
 		if _, ok := c.EvictionSoftGracePeriod[signal]; !ok {
 			v.add(field.Required(fieldPath("evictionSoftGracePeriod").Key(signal),
@@ -61,20 +66,38 @@ func (v *validator) checkEviction() {
 	v.durationPositive("evictionPressureTransitionPeriod", c.EvictionPressureTransitionPeriod)
 }
 
-func (v *validator) checkThresholds(name string, thresholds map[string]string) {
-	for _, signal := range slices.Sorted(maps.Keys(thresholds)) {
+// checkAmounts checks the signals of a field, and that each has an amount that is right.
+func (v *validator) checkAmounts(name string, amounts map[string]string,
+	isRight func(text string) bool, want string) {
+	for _, signal := range slices.Sorted(maps.Keys(amounts)) {
 		p := fieldPath(name).Key(signal)
-		if !slices.Contains(evictionSignals, signal) {
+		switch {
+		case !slices.Contains(evictionSignals, signal):
 			v.add(field.NotSupported(p, signal, evictionSignals))
-			continue
-		}
-		percent, isPercent := strings.CutSuffix(thresholds[signal], "%")
-		if !isPercent {
-			v.quantity(p, thresholds[signal])
-			continue
-		}
-		if n, err := strconv.ParseFloat(percent, 64); err != nil || !(n >= 0 && n <= 100) {
-			v.add(field.Invalid(p, thresholds[signal], "must be between 0% and 100%"))
+		case !isRight(amounts[signal]):
+			v.add(field.Invalid(p, amounts[signal], want))
 		}
 	}
+}
+
+// isThreshold reports whether a text is a threshold: a share, of which 0% and 100% mean none, or a
+// quantity that is not zero (parseThresholdStatement in pkg/kubelet/eviction/helpers.go).
+func isThreshold(text string) bool {
+	if percent, isShare := strings.CutSuffix(text, "%"); isShare {
+		n, err := strconv.ParseFloat(percent, 64)
+		return err == nil && n >= 0 && n <= 100
+	}
+	q, err := document.ParseQuantity(text)
+	return err == nil && q.Sign() > 0
+}
+
+// isMinimumReclaim reports whether a text is an amount to reclaim beyond a threshold: a share above
+// zero, or any quantity that is not negative (parseMinimumReclaims, in the same file).
+func isMinimumReclaim(text string) bool {
+	if percent, isShare := strings.CutSuffix(text, "%"); isShare {
+		n, err := strconv.ParseFloat(percent, 64)
+		return err == nil && n > 0 && !math.IsInf(n, 0)
+	}
+	q, err := document.ParseQuantity(text)
+	return err == nil && q.Sign() >= 0
 }

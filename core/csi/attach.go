@@ -56,11 +56,11 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if a.Attempts.isWaiting(now, &wake) {
 		return false, wake
 	}
-	if env.Object == nil || !isInUse(env.Object, v.name()) {
+	if env.Object == nil || !env.SaysInUse(v.name()) {
 		env.ReportsInUse()
 		return false, n.reportOverdue(v, env)
 	}
-	if !env.NodeSettled || !isAttached(env.Object, v.name()) {
+	if !isAttached(env.Object, v.name()) {
 		return false, n.reportOverdue(v, env)
 	}
 	v.Op = env.Effects.Issue(VolumeKey(v.name()), subjectAttach, apiTimeout,

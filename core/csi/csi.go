@@ -78,9 +78,9 @@ type Env struct {
 	Enqueue func(timer.Key)
 	// Object is the Node as the API server has it; nil if it is not known.
 	Object *v1.Node
-	// NodeSettled reports whether no write of the Node is in flight: one that was issued before a use
-	// was declared may take the volume out of those in use.
-	NodeSettled bool
+	// SaysInUse reports whether the Node says that a volume is in use, and no write of the agent may
+	// be about to take that back.
+	SaysInUse func(name string) bool
 	// CleansUp reports whether all sources of pods and the runtime were listed. IsKnownPod reports
 	// whether a pod is known, or may become known.
 	CleansUp   bool

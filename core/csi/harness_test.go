@@ -49,7 +49,7 @@ type node struct {
 	claim    *v1.PersistentVolumeClaim // of the tests of expansion
 
 	heldDevices map[string]bool     // by path
-	writesNode  bool                // a write of the Node is in flight
+	withdraws   bool                // a write of the Node may take back what is in use
 	calls       []string            // of the driver and of writes to the API server
 	requests    []any               // of the driver
 	fail        map[string]*failure // by call
@@ -93,8 +93,8 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		NodeSettled: !n.writesNode,
 		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
+		SaysInUse:   func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
 		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
 		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
@@ -365,6 +365,17 @@ func (n *node) isMounted(at string) bool {
 	return slices.ContainsFunc(n.mounts, func(m world.Mount) bool { return m.Path == at })
 }
 
+func (n *node) removeTree(tree string) {
+	for file := range n.files {
+		if n.isMounted(file) && (file == tree || strings.HasPrefix(file, tree+"/")) {
+			n.t.Errorf("%s is removed behind a mount", tree)
+		}
+		if file == tree || strings.HasPrefix(file, tree+"/") {
+			delete(n.files, file)
+		}
+	}
+}
+
 func (n *node) performFS(body any) (any, *world.Error) {
 	switch b := body.(type) {
 	case *world.BindMount, *world.HoldDevice, *world.ReleaseDevice, *world.MakeLink, *world.Unmount:
@@ -376,14 +387,7 @@ func (n *node) performFS(body any) (any, *world.Error) {
 	case *world.WriteFile:
 		n.files[b.Path] = string(b.Data)
 	case *world.RemoveTree:
-		for file := range n.files {
-			if n.isMounted(file) && (file == b.Path || strings.HasPrefix(file, b.Path+"/")) {
-				n.t.Errorf("%s is removed behind a mount", b.Path)
-			}
-			if file == b.Path || strings.HasPrefix(file, b.Path+"/") {
-				delete(n.files, file)
-			}
-		}
+		n.removeTree(b.Path)
 	case *world.StatPath:
 		switch n.files[b.Path] {
 		case "":

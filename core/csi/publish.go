@@ -216,6 +216,7 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 		p.State = Uncertain
 	case "PublishVolume":
 		v.Attachment.Known = false // the driver may have got an outdated context
+		v.doubtStaging(ev.Err)
 		if p.Fresh && hadNoEffect(ev.Err) {
 			p.State = ""
 		}

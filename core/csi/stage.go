@@ -102,6 +102,16 @@ func (n *Node) handleStaging(v *Volume, r op.Record, ev world.Event, env *Env) {
 	s.Fresh = false
 }
 
+// doubtStaging has a volume staged again if its driver refuses to publish it in its present state
+// (FAILED_PRECONDITION): it may not be staged any more. A call to unstage it that an earlier agent
+// made may take effect late, and some drivers lose what is staged when they restart. A kubelet
+// repeats the publication alone, and the pod waits for ever.
+func (v *Volume) doubtStaging(err *world.Error) {
+	if err.Has(world.KindConflict) && v.Staging.State == Done {
+		v.Staging.State = Uncertain
+	}
+}
+
 // hadNoEffect reports whether a failed call is known to have changed nothing.
 func hadNoEffect(err *world.Error) bool {
 	switch err.Kind {

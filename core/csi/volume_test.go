@@ -70,10 +70,10 @@ func TestVolumeWaitsToBeAttached(t *testing.T) {
 		t.Errorf("got %+v", n.node.UseStateOf(&u))
 	}
 	n.attach()
-	n.writesNode = true // which may take the volume out of those in use
+	n.withdraws = true // which may take the volume out of those in use
 	n.run()
 	n.expect()
-	n.writesNode = false
+	n.withdraws = false
 	n.queue = append(n.queue, VolumeKey(UniqueName(driverName, "h1")))
 	n.run()
 	n.expect("stage "+n.sha(), "publish pv-1")
@@ -87,6 +87,22 @@ func TestVolumeWaitsToBeAttached(t *testing.T) {
 	n.release("UnstageVolume")
 	n.expect("unstage "+n.sha(), "in use 0")
 	n.expectClean()
+}
+
+// A volume is not staged while a write in flight may take back that it is in use.
+func TestStagingWaitsForWriteOfNode(t *testing.T) {
+	n := newNode(t)
+	n.run().register()
+	n.withdraws = true
+	n.need(use("a"))
+	n.attach()
+	n.calls = nil
+	n.run()
+	n.expect()
+	n.withdraws = false
+	n.queue = append(n.queue, VolumeKey(UniqueName(driverName, "h1")))
+	n.run()
+	n.expect("stage "+n.sha(), "publish pv-1")
 }
 
 // A call whose outcome is unknown is repeated; it is undone if the pod ends before.
@@ -131,6 +147,25 @@ func TestKnownFailureLeavesNothing(t *testing.T) {
 	n.end("a")
 	n.expect()
 	n.expectClean()
+}
+
+// A volume whose driver refuses to publish it, because of its state, is staged again; the other
+// pods keep it.
+func TestStagingIsLost(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.calls = nil
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindConflict, "", "not staged"), 1, false}
+	if s := n.need(use("b")); s.Ready || !strings.Contains(s.Problem, "not staged") {
+		t.Fatalf("got %+v", s)
+	}
+	if !n.isReady(use("a")) {
+		t.Error("the other pod has lost the volume")
+	}
+	if n.wait(time.Second); !n.isReady(use("b")) {
+		t.Error("not published after it was staged again")
+	}
+	n.expect("PublishVolume fails", "stage "+n.sha(), "publish pv-1")
 }
 
 func (n *node) isReady(u Use) bool { return n.node.UseStateOf(&u).Ready }

@@ -61,6 +61,9 @@ const (
 	imagesIdleMax     = 30 * time.Second
 	removalMax        = 2*time.Minute + 10*time.Second
 	reclaimValid      = 20 * time.Second
+	// statsTimeout is that of the stats of all pods. The port requests them at once within the first
+	// half of it, and within the second half those of each sandbox.
+	statsTimeout = 20 * time.Second
 	// treesTimeout is that of a measurement of all trees.
 	treesTimeout = 15 * time.Second
 	// recordsMax is how long an attempt waits for the records of pods, after all pods are known.
@@ -137,6 +140,8 @@ type Source struct {
 	Op      world.OpID `json:"op,omitempty"` // of the observation in flight
 	AskedAt time.Time  `json:"askedAt"`      // when it was issued
 	NextAt  time.Time  `json:"nextAt"`       // when the next one is due
+	// FailedAt is when an observation failed: those of before are too old to evict a pod for.
+	FailedAt time.Time `json:"failedAt"`
 }
 
 // The sources.
@@ -412,7 +417,8 @@ func (m *Manager) planAttempt(env *Env) bool {
 		return true
 	}
 	if !a.Answered {
-		a.Op = env.Effects.Issue(Owner, "", timeout, &runtimeapi.ListPodSandboxStatsRequest{})
+		a.Op = env.Effects.Issue(Owner, "", statsTimeout,
+			&runtimeapi.ListPodSandboxStatsRequest{})
 		return false
 	}
 	if m.Thresholds[a.Threshold].Signal.condition() == v1.NodeDiskPressure && !a.HasTrees {

@@ -89,6 +89,7 @@ func (m *Manager) handleInfo(ev world.Event, env *Env) bool {
 func (m *Manager) noteFailure(source int, ev world.Event, env *Env) {
 	env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
 		ev.Err.Error())
+	m.Sources[source].FailedAt = ev.Time
 	m.noteUnmeasured(source, ev.Time)
 	if source != sourceNode && ev.Err.Has(world.KindNotFound) {
 		m.InfoAt = time.Time{}
@@ -244,7 +245,8 @@ func (m *Manager) startAttempt(source int, env *Env) {
 // asked for after the last victim and the last reclaim.
 func (m *Manager) isStarved(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
-	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore)
+	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
+		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 
 // lacksMemory reports whether a threshold of memory is starved.

@@ -108,15 +108,23 @@ func (a Amount) Of(capacity int64) resource.Quantity {
 	return *resource.NewQuantity(int64(float64(capacity)*float64(a.Share)), resource.BinarySI)
 }
 
-// ParseAmount parses an amount of the configuration, which was validated. As in the kubelet, 0% and
-// 100% mean none.
-func ParseAmount(text string) Amount {
+// ParseThreshold parses the amount of a threshold of the configuration, which was validated. As in
+// the kubelet, 0% and 100% mean none.
+func ParseThreshold(text string) Amount {
+	a := parseAmount(text)
+	if a.Quantity == "" && (a.Share <= 0 || a.Share >= 1) {
+		return Amount{}
+	}
+	return a
+}
+
+func parseAmount(text string) Amount {
 	percent, isPercent := strings.CutSuffix(text, "%")
 	if !isPercent {
 		return Amount{Quantity: text}
 	}
 	p, err := strconv.ParseFloat(percent, 32)
-	if err != nil || p <= 0 || p >= 100 {
+	if err != nil {
 		return Amount{}
 	}
 	return Amount{Share: float32(p) / 100}
@@ -131,9 +139,9 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
 		Alerts:     c.KernelMemcgNotification}}
 	add := func(signal Signal, text string, grace time.Duration) {
-		t := Threshold{Signal: signal, Amount: ParseAmount(text), Grace: grace}
+		t := Threshold{Signal: signal, Amount: ParseThreshold(text), Grace: grace}
 		if least := c.EvictionMinimumReclaim[string(signal)]; least != "" {
-			t.MinReclaim = ParseAmount(least)
+			t.MinReclaim = parseAmount(least)
 		}
 		if source, isObserved := sourceOf(signal); t.Amount != (Amount{}) && isObserved &&
 			source != sourceContainerfs {

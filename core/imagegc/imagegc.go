@@ -114,6 +114,12 @@ func (c *Collector) HasRemovedUnused(since time.Time) bool {
 
 func (c *Collector) isUnusedWanted() bool { return c.UnusedWantedAt.After(c.UnusedRemovedAt) }
 
+// IsRemovingUnused reports whether a round is under way that an eviction waits for: it removes all
+// unused images, or the one that does begins after it.
+func (c *Collector) IsRemovingUnused() bool {
+	return c.Round != nil && (c.Round.All || c.isUnusedWanted())
+}
+
 // Plan starts a round if one is due, or takes its next step, and returns when to plan again.
 func (c *Collector) Plan(env *Env) time.Time {
 	now := env.Effects.Now()

@@ -90,6 +90,9 @@ type Node struct {
 	ReadyInFlight v1.ConditionStatus `json:"readyInFlight,omitempty"`
 	// ChangeInFlight reports whether the status in flight has a change.
 	ChangeInFlight bool `json:"changeInFlight,omitempty"`
+	// InUse are the volumes in use by a status that the object may have already: its write is in
+	// flight, or its outcome is not known yet.
+	InUse *InUse `json:"inUse,omitempty"`
 
 	// ReadyWritten is the status of the Ready condition written last, since the agent started.
 	ReadyWritten  v1.ConditionStatus `json:"readyWritten,omitempty"`
@@ -273,6 +276,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 		return timer.Soonest(n.StatusCheckAt, n.readyUntil(env))
 	}
 	n.ReadyInFlight, n.EventsInFlight = ready.Status, n.statusEvents(&n.Object.Status, desired)
+	n.InUse = &InUse{Names: desired.VolumesInUse}
 	n.issue(env, statusPart, n.newPatch(nil, withConditions(changes, desired)))
 	return time.Time{}
 }
@@ -341,6 +345,7 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		return
 	}
 	n.Op = 0
+	defer n.settleInUse(r, ev)
 	body, ok := ev.Body.(*world.ObjectRead)
 	reads := r.Call == "GetObject"
 	switch {

@@ -55,9 +55,9 @@ func (r *Reserved) evictionThreshold(name v1.ResourceName,
 	capacity resource.Quantity) resource.Quantity {
 	switch name {
 	case v1.ResourceMemory:
-		return eviction.ParseAmount(r.Memory).Of(capacity.Value())
+		return eviction.ParseThreshold(r.Memory).Of(capacity.Value())
 	case v1.ResourceEphemeralStorage:
-		return eviction.ParseAmount(r.Storage).Of(capacity.Value())
+		return eviction.ParseThreshold(r.Storage).Of(capacity.Value())
 	}
 	return resource.Quantity{}
 }

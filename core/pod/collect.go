@@ -54,20 +54,24 @@ func (p *Pod) IsCollected() bool {
 	return !p.CollectsRuns || p.Stage != Terminated || p.NoLongerDesired || !p.hasRemovableContainers()
 }
 
-// IsCollecting reports whether a container that CollectRuns has asked for is being removed, or its
-// files are.
+// IsCollecting reports whether a container whose removal is wanted is being removed, or its files
+// are.
 func (p *Pod) IsCollecting() bool {
-	return p.CollectsRuns && slices.ContainsFunc(p.Containers, func(c Container) bool {
+	return p.WantsRunsRemoved() && slices.ContainsFunc(p.Containers, func(c Container) bool {
 		return c.Op != 0 || c.Cleanup.Op != 0
 	})
 }
 
-// EndCollection reports whether the removal that CollectRuns has asked for has just ended.
+// EndCollection notes how many runs are left, and reports whether the removal that CollectRuns has
+// asked for has just ended.
 func (p *Pod) EndCollection() bool {
+	p.CollectsLeft = 0
+	if p.WantsRunsRemoved() {
+		p.CollectsLeft = len(p.Containers)
+	}
 	if !p.CollectsRuns {
 		return false
 	}
-	p.CollectsLeft = len(p.Containers)
 	ended := p.IsCollected()
 	if ended {
 		p.CollectsRuns = false

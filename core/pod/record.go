@@ -63,6 +63,12 @@ const (
 
 func (p *Pod) recordPath(node *Node) string { return p.dir(node) + "/" + recordName }
 
+// WillLoadRecord reports whether the record of the pod, which may be older than this agent, was not
+// read yet.
+func (p *Pod) WillLoadRecord() bool {
+	return p.Spec != nil && !p.NoLongerDesired && !p.Record.Loaded
+}
+
 // loadRecord reads the record of a pod that may be older than this agent, and reports whether its
 // content is known.
 func (p *Pod) loadRecord(env *Env, w *wakeTimer) bool {

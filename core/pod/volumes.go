@@ -382,6 +382,9 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 		p.Storage.HostsChecksum = p.Storage.Preparing
 	case "release":
 		p.Storage.ReleaseSteps++
+		if p.UnreportedTerminalPhase() != "" {
+			p.Record.NotBefore = time.Time{} // the disk may have room for the record now
+		}
 	}
 	return true
 }

@@ -48,6 +48,10 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 	if merged.PodIP == "" { // an agent that was restarted does not know those of a stopped sandbox
 		merged.PodIP, merged.PodIPs = stored.PodIP, stored.PodIPs
 	}
+	if IsTerminal(merged) {
+		keepEnds(merged.InitContainerStatuses, stored.InitContainerStatuses)
+		keepEnds(merged.ContainerStatuses, stored.ContainerStatuses)
+	}
 	keepLastTermination(merged.InitContainerStatuses, stored.InitContainerStatuses)
 	keepLastTermination(merged.ContainerStatuses, stored.ContainerStatuses)
 	if IsTerminal(merged) {
@@ -135,6 +139,18 @@ func keepKnownOrRun(status, stored *v1.PodStatus) bool {
 	status.InitContainerStatuses, status.ContainerStatuses = inits, apps
 	status.EphemeralContainerStatuses = ephemeral
 	return len(inits)+len(apps)+len(ephemeral) > 0
+}
+
+// keepEnds keeps the stored termination of each container of a terminal pod whose run the runtime
+// does not have any more (convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go).
+func keepEnds(statuses, stored []v1.ContainerStatus) {
+	for i := range statuses {
+		j := indexByName(stored, statuses[i].Name, i)
+		if j >= 0 && stored[j].State.Terminated != nil && statuses[i].ContainerID == "" &&
+			statuses[i].RestartCount <= stored[j].RestartCount {
+			statuses[i] = *stored[j].DeepCopy()
+		}
+	}
 }
 
 // terminateLost marks the containers of a terminal pod as terminated that were stored as running

@@ -23,12 +23,55 @@ const (
 
 // module has the tool lines of programs, and the versions of their dependencies.
 type module struct {
-	dir   string // relative to this file
-	flags string // for the linker
+	dir      string // relative to this file
+	flags    string // for the linker
+	programs []string
 }
 
-// There are two, because metrics-server needs other versions of libraries than Kubernetes.
-var modules = []module{{"tools", "-s -w" + versionFlags}, {"metricsserver", "-s -w"}}
+// There are several, because metrics-server and the sidecars of CSI drivers need other versions of
+// libraries than Kubernetes.
+var modules = []module{
+	{"tools", "-s -w" + versionFlags, []string{"kube-apiserver", "kube-controller-manager",
+		"kube-scheduler", "kubectl"}},
+	{"metricsserver", "-s -w", []string{metricsServer}},
+	{"sidecars", "-s -w", []string{Provisioner, Attacher, Resizer}},
+}
+
+// programs are those of all modules.
+var programs = func() (names []string) {
+	for _, m := range modules {
+		names = append(names, m.programs...)
+	}
+	return names
+}()
+
+// missing returns the first program of a module that a directory does not have; empty if it has
+// all.
+func (m module) missing(dir string) string {
+	for _, name := range m.programs {
+		if !provision.Executable(filepath.Join(dir, name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// keep links the programs of a module from a directory to another, and reports whether all of them
+// were there.
+func (m module) keep(from, to string) (bool, error) {
+	if m.missing(from) != "" {
+		return false, nil
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return false, fmt.Errorf("keeping programs: %w", err)
+	}
+	for _, name := range m.programs {
+		if err := os.Link(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			return false, fmt.Errorf("keeping programs: %w", err)
+		}
+	}
+	return true, nil
+}
 
 // buildProgressInterval is how often a build reports its progress.
 const buildProgressInterval = 20 * time.Second
@@ -59,7 +102,17 @@ func build(ctx context.Context, progress func(string)) error {
 	if err := os.RemoveAll(temporary); err != nil {
 		return fmt.Errorf("building Kubernetes: %w", err)
 	}
-	if err := compile(ctx, temporary, progress); err != nil {
+	var outdated []module
+	for _, m := range modules {
+		kept, err := m.keep(target, temporary)
+		if err != nil {
+			return err
+		}
+		if !kept {
+			outdated = append(outdated, m)
+		}
+	}
+	if err := compile(ctx, outdated, temporary, progress); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(target); err != nil { // incomplete, or findTools would have found it
@@ -71,17 +124,17 @@ func build(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
-// compile builds the programs of all modules' tool lines into a directory.
-func compile(ctx context.Context, dir string, progress func(string)) error {
+// compile builds the programs of modules' tool lines into a directory.
+func compile(ctx context.Context, wanted []module, dir string, progress func(string)) error {
 	root, err := provision.Checkout()
 	if err != nil {
 		return err
 	}
-	progress("building Kubernetes " + Version + " (up to twelve minutes on two cores, once)")
+	progress("building Kubernetes " + Version + " (up to twenty minutes on two cores, once)")
 	var out buildOutput
 	stop := out.reportProgress(progress)
 	defer stop()
-	for _, m := range modules {
+	for _, m := range wanted {
 		// -v prints each package when it has been compiled; "tool" selects the tool lines.
 		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags", m.flags,
 			"-o", dir+"/", "tool")

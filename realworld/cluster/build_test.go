@@ -31,6 +31,7 @@ func checkout(t *testing.T, script string) (target string) {
 		"go.mod":                               "module seedlet.dev\n",
 		"realworld/cluster/tools/here":         "",
 		"realworld/cluster/metricsserver/here": "",
+		"realworld/cluster/sidecars/here":      "",
 		"bin/go":                               goScript + script,
 	} {
 		path = filepath.Join(root, path)
@@ -74,6 +75,41 @@ func TestBuild(t *testing.T) {
 	}
 	if _, err := os.Lstat(target + ".building"); err == nil {
 		t.Error("the temporary directory still exists")
+	}
+}
+
+// TestBuildOfMissingModule checks that the programs of other modules are kept.
+func TestBuildOfMissingModule(t *testing.T) {
+	target := checkout(t, compiles)
+	if err := build(t.Context(), func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.Stat(filepath.Join(target, modules[0].programs[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := modules[len(modules)-1]
+	if err := os.Remove(filepath.Join(target, last.programs[0])); err != nil {
+		t.Fatal(err)
+	}
+	// The build of another module would fail.
+	script := fmt.Sprintf("[ ${PWD##*/} = %s ] && for p in %s; do echo '#!' > $made$p;"+
+		" chmod +x $made$p; done", last.dir, strings.Join(last.programs, " "))
+	if err := os.WriteFile(filepath.Join(strings.Split(os.Getenv("PATH"), ":")[0], "go"),
+		[]byte(goScript+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(t.Context(), func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		if !provision.Executable(filepath.Join(target, name)) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	now, err := os.Stat(filepath.Join(target, modules[0].programs[0]))
+	if err != nil || !os.SameFile(kept, now) {
+		t.Errorf("the first module was built again: %v", err)
 	}
 }
 

@@ -8,7 +8,7 @@
 //     directory's path or a name derived from it, and can be found by it.
 //  2. Stop removes all of it. A guard process does the same if the process that started the
 //     cluster dies without stopping it.
-//  3. The programs are those of tools/go.mod and metricsserver/go.mod, modules of their own, so
+//  3. The programs are those of tools, metricsserver and sidecars, modules of their own, so
 //     that the project cannot import their dependencies. Install builds them.
 //
 // Start reading at Start and Stop, then components.go for the programs and their arguments.

@@ -18,9 +18,12 @@ const Version = "v1.36.3"
 // metricsServer is the program that metricsserver/go.mod builds.
 const metricsServer = "metrics-server"
 
-// programs are the built programs; those other than metrics-server are built by tools/go.mod.
-var programs = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl",
-	metricsServer}
+// The sidecars of CSI drivers, which sidecars/go.mod builds.
+const (
+	Provisioner = "csi-provisioner"
+	Attacher    = "csi-attacher"
+	Resizer     = "csi-resizer"
+)
 
 // tools are the executables of a cluster.
 type tools struct {
@@ -44,8 +47,8 @@ func findTools() (tools, error) {
 		return tools{}, err
 	}
 	t := tools{dir: dir}
-	for _, name := range programs {
-		if !provision.Executable(t.path(name)) {
+	for _, m := range modules {
+		if name := m.missing(dir); name != "" {
 			return tools{}, fmt.Errorf("no %s in %s: run `make test`", name, dir)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,6 +24,8 @@ const (
 	listsBytesMax = 512 << 20
 	// statsTimeout bounds a request for the stats of one sandbox, which takes milliseconds.
 	statsTimeout = time.Second
+	// sandboxListsMax is how many of those lists are requested at the same time.
+	sandboxListsMax = 4
 )
 
 // listClient is a client whose lists may be longer than a message, and whose stats of sandboxes are
@@ -47,12 +51,15 @@ func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContai
 		return whole, err
 	}
 	all := &runtimeapi.ListContainersResponse{}
-	return all, forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
-		part, err := list(ctx, &runtimeapi.ListContainersRequest{
-			Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}, longList(opts)...)
+	parts, err := listEachSandbox(ctx, c,
+		func(ctx context.Context, id string) (*runtimeapi.ListContainersResponse, error) {
+			return list(ctx, &runtimeapi.ListContainersRequest{
+				Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}, longList(opts)...)
+		})
+	for _, part := range parts {
 		all.Containers = append(all.Containers, part.GetContainers()...)
-		return part, err
-	})
+	}
+	return all, err
 }
 
 // ListPodSandboxStats implements runtimeapi.RuntimeServiceClient. The list as a whole fails if the
@@ -67,21 +74,25 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 	if err == nil || m.Filter != nil || isOfRuntime(err) || ctx.Err() != nil {
 		return whole, err
 	}
-	all, answered := &runtimeapi.ListPodSandboxStatsResponse{}, false
-	failure := forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
-		within, cancel := context.WithTimeout(ctx, statsTimeout)
-		defer cancel()
-		part, err := list(within, &runtimeapi.ListPodSandboxStatsRequest{
-			Filter: &runtimeapi.PodSandboxStatsFilter{Id: id}}, longList(opts)...)
-		if err != nil && !isOfRuntime(err) && ctx.Err() == nil {
-			return nil, nil // the other pods have stats
-		}
-		answered = answered || err == nil
-		all.Stats = append(all.Stats, part.GetStats()...)
-		return part, err
-	})
-	if failure == nil && !answered {
+	var answered atomic.Bool
+	parts, failure := listEachSandbox(ctx, c,
+		func(ctx context.Context, id string) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+			within, cancel := context.WithTimeout(ctx, statsTimeout)
+			defer cancel()
+			part, err := list(within, &runtimeapi.ListPodSandboxStatsRequest{
+				Filter: &runtimeapi.PodSandboxStatsFilter{Id: id}}, longList(opts)...)
+			if err != nil && !isOfRuntime(err) && ctx.Err() == nil {
+				return nil, nil // the other pods have stats
+			}
+			answered.CompareAndSwap(false, err == nil)
+			return part, err
+		})
+	if failure == nil && !answered.Load() {
 		failure = err
+	}
+	all := &runtimeapi.ListPodSandboxStatsResponse{}
+	for _, part := range parts {
+		all.Stats = append(all.Stats, part.GetStats()...)
 	}
 	return all, failure
 }
@@ -126,35 +137,49 @@ func (c listClient) ListContainerStats(ctx context.Context,
 	if !isTooLong(err) || m.Filter != nil {
 		return whole, err
 	}
+	parts, err := listEachSandbox(ctx, c,
+		func(ctx context.Context, id string) (*runtimeapi.ListContainerStatsResponse, error) {
+			return list(ctx, &runtimeapi.ListContainerStatsRequest{
+				Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: id}}, longList(opts)...)
+		})
 	all := &runtimeapi.ListContainerStatsResponse{}
-	return all, forEachSandbox(ctx, c, func(id string) (proto.Message, error) {
-		part, err := list(ctx, &runtimeapi.ListContainerStatsRequest{
-			Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: id}}, longList(opts)...)
+	for _, part := range parts {
 		all.Stats = append(all.Stats, part.GetStats()...)
-		return part, err
-	})
+	}
+	return all, err
 }
 
-// forEachSandbox requests a list for each sandbox, until one fails or all together are too long. As
-// many are requested as the runtime has; the deadline of the context bounds the time.
-func forEachSandbox(ctx context.Context, c listClient,
-	request func(sandboxID string) (proto.Message, error)) error {
+// listEachSandbox requests a list for each sandbox, sandboxListsMax at a time, until one fails or
+// all together are too long, and returns them in the order of the sandboxes. As many are requested
+// as the runtime has; the deadline of the context bounds the time.
+func listEachSandbox[Part proto.Message](ctx context.Context, c listClient,
+	request func(ctx context.Context, sandboxID string) (Part, error)) ([]Part, error) {
 	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	bytes := 0
-	for _, s := range sandboxes.Items {
-		part, err := request(s.Id)
-		if err != nil {
-			return status.Errorf(status.Code(err), "the list of sandbox %s: %v", s.Id, err)
-		}
-		if bytes += proto.Size(part); bytes > listsBytesMax {
-			return status.Errorf(codes.Internal, "the lists of %d sandboxes take more than %d bytes",
-				len(sandboxes.Items), listsBytesMax)
-		}
+	parts := make([]Part, len(sandboxes.Items))
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(sandboxListsMax)
+	var bytes atomic.Int64
+	for i, s := range sandboxes.Items {
+		group.Go(func() error {
+			part, err := request(within, s.Id)
+			if err != nil {
+				return status.Errorf(status.Code(err), "the list of sandbox %s: %v", s.Id, err)
+			}
+			if bytes.Add(int64(proto.Size(part))) > listsBytesMax {
+				return status.Errorf(codes.Internal, "the lists of %d sandboxes take more than %d bytes",
+					len(sandboxes.Items), listsBytesMax)
+			}
+			parts[i] = part
+			return nil
+		})
 	}
-	return nil
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return parts, nil
 }
 
 func longList(opts []grpc.CallOption) []grpc.CallOption {

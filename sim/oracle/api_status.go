@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -9,17 +10,21 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// apiTerminalPhase fires when the agent takes back a terminal phase (upstream #58711, #105358).
+// apiTerminalPhase fires when the agent takes back a terminal phase (upstream #58711, #105358), or
+// how a container has ended, as an agent may that has lost its run.
 type apiTerminalPhase struct{}
 
 func (*apiTerminalPhase) describe() Entry {
 	return Entry{"api-terminal-phase", "The agent never changes a terminal phase at the API " +
-		"server, nor its reason and message."}
+		"server, nor its reason and message, nor the exit code of a run."}
 }
 
-func (*apiTerminalPhase) checkFact(_ *model, f *truth.Fact) *finding {
+func (*apiTerminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	if !isAgentStatus(f) || f.Write.Before.Pod == nil {
 		return nil
+	}
+	if finding := m.findChangedExit(f.Write.Before.Pod, f.Write.After.Pod); finding != nil {
+		return finding
 	}
 	before, now := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
 	if !isTerminalPhase(before.Phase) ||
@@ -28,6 +33,31 @@ func (*apiTerminalPhase) checkFact(_ *model, f *truth.Fact) *finding {
 	}
 	return findingf("pod %s/%s was reported as %s %s %q, and then as %s %s %q", f.Write.Namespace,
 		f.Write.Name, before.Phase, before.Reason, before.Message, now.Phase, now.Reason, now.Message)
+}
+
+// findChangedExit returns which run is reported with another exit code than before. An exit code
+// that was not known may be reported later.
+func (m *model) findChangedExit(before, now *v1.Pod) *finding {
+	if p := m.pods[string(now.UID)]; p == nil || p.countLost || p.wasRemoved() {
+		return nil // its runs may be counted from the start again
+	}
+	old := containerStatuses(before)
+	for i, list := range containerStatuses(now) {
+		for k := range list {
+			c := &list[k]
+			j := slices.IndexFunc(old[i], func(o v1.ContainerStatus) bool { return o.Name == c.Name })
+			if j < 0 || c.State.Terminated == nil || old[i][j].RestartCount != c.RestartCount {
+				continue
+			}
+			was := old[i][j].State.Terminated
+			if was != nil && was.Reason != reasonUnknownExit &&
+				was.ExitCode != c.State.Terminated.ExitCode {
+				return findingf("container %s of pod %s/%s was reported with exit code %d, and then with %d",
+					c.Name, now.Namespace, now.Name, was.ExitCode, c.State.Terminated.ExitCode)
+			}
+		}
+	}
+	return nil
 }
 
 // apiTerminalStopped fires when a pod that the API server has in a terminal phase still runs, or

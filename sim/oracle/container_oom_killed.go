@@ -14,9 +14,12 @@ import (
 // or another reason for one that the kernel has killed for lack of memory, at the limit of its
 // cgroup or because the machine was out of memory. The simulated runtime always reports the reason,
 // as containerd does if it has seen the kernel's event. progress requires that an end for lack of
-// memory is served in the end.
+// memory is served in the end. An agent does not know how a container ended that was removed before
+// its start, as a disk without space may demand (api-terminal-phase requires that it takes nothing
+// back).
 type oomKilled struct {
-	causes map[string]string // of the exits, by container ID; also of containers that were removed
+	causes    map[string]string    // of the exits, also of removed ones, by container ID
+	removedAt map[string]time.Time // by container ID
 }
 
 func (*oomKilled) describe() Entry {
@@ -24,37 +27,49 @@ func (*oomKilled) describe() Entry {
 		"OOMKilled if the kernel has killed the container for lack of memory, and only then."}
 }
 
-const reasonOOMKilled = "OOMKilled"
+const (
+	reasonOOMKilled   = "OOMKilled"
+	reasonUnknownExit = "ContainerStatusUnknown"
+)
 
-func (o *oomKilled) checkFact(_ *model, f *truth.Fact) *finding {
-	if f.Kind == truth.ContainerExited {
+func (o *oomKilled) checkFact(m *model, f *truth.Fact) *finding {
+	switch f.Kind {
+	case truth.ContainerExited:
 		if o.causes == nil {
-			o.causes = map[string]string{}
+			o.causes, o.removedAt = map[string]string{}, map[string]time.Time{}
 		}
 		o.causes[f.ContainerID] = f.Cause
+	case truth.ContainerRemoved:
+		if o.removedAt != nil {
+			o.removedAt[f.ContainerID] = f.Time
+		}
 	}
 	if isAgentStatus(f) {
-		return o.checkStatus(f.Write.After.Pod, "reported")
+		return o.checkStatus(m, f.Write.After.Pod, "reported")
 	}
 	return nil
 }
 
-func (o *oomKilled) checkServed(_ *model, _ time.Time, pods []*v1.Pod) *finding {
+func (o *oomKilled) checkServed(m *model, _ time.Time, pods []*v1.Pod) *finding {
 	for _, pod := range pods {
-		if problem := o.checkStatus(pod, "served"); problem != nil {
+		if problem := o.checkStatus(m, pod, "served"); problem != nil {
 			return problem
 		}
 	}
 	return nil
 }
 
-func (o *oomKilled) checkStatus(pod *v1.Pod, how string) *finding {
+func (o *oomKilled) checkStatus(m *model, pod *v1.Pod, how string) *finding {
 	lists := containerStatuses(pod)
 	for _, list := range append(lists[:], pod.Status.EphemeralContainerStatuses) {
 		for i := range list {
 			for _, t := range terminatedStates(&list[i]) {
 				_, id, _ := strings.Cut(t.ContainerID, "://")
 				cause, hasExited := o.causes[id]
+				removedAt, wasRemoved := o.removedAt[id]
+				if t.Reason == reasonUnknownExit && wasRemoved && m.agentStartedAt.After(removedAt) {
+					continue
+				}
 				if hasExited && (cause == truth.CauseOOM) != (t.Reason == reasonOOMKilled) {
 					return findingf("container %s (%.12s) of pod %s/%s is %s with reason %q, but the "+
 						"cause of its exit is %q", list[i].Name, id, pod.Namespace, pod.Name, how, t.Reason,

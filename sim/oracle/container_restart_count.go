@@ -63,7 +63,9 @@ func (*restartCount) checkServed(m *model, _ time.Time, pods []*v1.Pod) *finding
 // checkServedCount checks the restart count of a container status.
 func (m *model) checkServedCount(p *pod, status *v1.ContainerStatus) *finding {
 	h := p.histories[status.Name]
-	if h != nil && !p.wasRemoved() && !p.countLost && status.RestartCount < h.maxServedCount {
+	hasLost := p.countLost ||
+		!p.unreportedLostAt.IsZero() && m.agentStartedAt.After(p.unreportedLostAt)
+	if h != nil && !p.wasRemoved() && !hasLost && status.RestartCount < h.maxServedCount {
 		return findingf("container %s of pod %s is served with restart count "+
 			"%d, after %d", status.Name, p, status.RestartCount, h.maxServedCount)
 	}

@@ -204,13 +204,18 @@ func (m *model) applyContainer(f *truth.Fact) {
 		c.wasLost = true
 	case truth.ContainerRemoved:
 		byAgent := f.Cause != truth.CauseAdministrator
-		c.pod.collected = c.pod.collected || byAgent && !c.pod.terminalAt.IsZero() && c.pod.spec != nil
+		_, wasShort := m.pressure.lastMet[v1.NodeDiskPressure]
+		c.pod.collected = c.pod.collected || byAgent && c.pod.spec != nil &&
+			(!c.pod.terminalAt.IsZero() || wasShort)
+		if c.pod.collected && c.pod.terminalAt.IsZero() {
+			c.pod.unreportedLostAt = f.Time
+		}
 		delete(m.containers, c.id)
 		delete(m.removals.failing, c.id)
 		if m.logLinks[c.linkName] == c {
 			delete(m.logLinks, c.linkName)
 		}
-		if p := c.pod; !byAgent && p.spec != nil && p.hasExitedForGood() {
+		if p := c.pod; p.spec != nil && p.hasExitedForGood() {
 			p.endedBeforeRemoval = true
 		}
 		c.pod.dropContainer(c)

@@ -67,8 +67,11 @@ type pod struct {
 	// endedBeforeRemoval is set if all its containers had ended for good before their records were
 	// removed by hand, and none has started since.
 	endedBeforeRemoval bool
-	countLost          bool // and no agent knows the containers that were in it
-	collected          bool // the agent has removed a container of it for the space, after its end
+	// unreportedLostAt is when the agent last removed a run for its space before the API server had
+	// the end: an agent that starts later knows of the run what was reported.
+	unreportedLostAt time.Time
+	countLost        bool // and no agent knows the containers that were in it
+	collected        bool // the agent has removed a container of it for the space, after its end
 
 	sandboxesCreated []time.Time // the newest ones, as far as they count for sandboxRate
 

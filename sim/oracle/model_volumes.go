@@ -68,6 +68,16 @@ func (o *volumeModel) applyObject(w *truth.Write) {
 	}
 }
 
+// countMountsBelow returns how many mounts there are in a directory.
+func (o *volumeModel) countMountsBelow(dir string) (n int) {
+	for i := range o.mounts {
+		if isWithin(o.mounts[i].path, dir) {
+			n++
+		}
+	}
+	return n
+}
+
 // lookup returns where a path of the node leads, through what is mounted.
 func (o *volumeModel) lookup(p string) place {
 	for i := len(o.mounts) - 1; i >= 0; i-- {

@@ -14,9 +14,7 @@ import (
 // when it asks for a lock that it has or releases one that it has released, when it begins to end a
 // group late, and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712).
 // The oracle needless-stop checks the order of the groups, grace-period their grace periods.
-type nodeShutdown struct {
-	mounts map[string]map[string]bool // the paths of mounted volumes, by the UID of the pod
-}
+type nodeShutdown struct{}
 
 func (*nodeShutdown) describe() Entry {
 	return Entry{"shutdown", "The agent lets the machine go down when all pods have ended and the " +
@@ -55,7 +53,6 @@ func (o *nodeShutdown) checkFact(m *model, f *truth.Fact) *finding {
 	if m.opts.Shutdown == nil {
 		return nil
 	}
-	o.noteMounts(m, f)
 	switch {
 	case f.Kind == truth.ShutdownPermitted && f.Cause == "":
 		if finding := m.findEarlyRelease(f.Time); finding != nil {

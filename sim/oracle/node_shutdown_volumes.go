@@ -6,40 +6,17 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
-// noteMounts keeps the paths of the volumes that are mounted, by pod: a pod of a later group may
-// provide them, so a shutdown waits until they are unmounted.
-func (o *nodeShutdown) noteMounts(m *model, f *truth.Fact) {
-	switch f.Kind {
-	case truth.PowerLost:
-		o.mounts = nil
-	case truth.Mounted, truth.Unmounted:
-		uid, below := childName(m.opts.PodsDir, f.Path)
-		if !below {
-			return
-		}
-		if f.Kind == truth.Unmounted {
-			delete(o.mounts[uid], f.Path)
-			return
-		}
-		if o.mounts == nil {
-			o.mounts = map[string]map[string]bool{}
-		}
-		if o.mounts[uid] == nil {
-			o.mounts[uid] = map[string]bool{}
-		}
-		o.mounts[uid][f.Path] = true
-	}
-}
-
 // findMountedVolume returns which pod of a group before another one has a volume mounted, although
-// the agent goes on with that group, and the period of the pod's own has not passed.
-func (o *nodeShutdown) findMountedVolume(m *model, before int, now time.Time) *finding {
+// the agent goes on with that group, and the period of the pod's own has not passed. A pod of a
+// later group may provide the volume.
+func (*nodeShutdown) findMountedVolume(m *model, before int, now time.Time) *finding {
 	s := &m.shutdown
 	if !s.underWay || s.missed || !m.agentUpSince(s.since) {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
-		if len(o.mounts[p.uid]) == 0 || p.spec == nil || p.timesDesired > 1 {
+		mounts := m.volumes.countMountsBelow(m.opts.PodsDir + "/" + p.uid)
+		if mounts == 0 || p.spec == nil || p.timesDesired > 1 {
 			continue
 		}
 		group := p.shutdownGroup()
@@ -48,7 +25,7 @@ func (o *nodeShutdown) findMountedVolume(m *model, before int, now time.Time) *f
 		}
 		if period := m.opts.Shutdown.Groups[group].Period; now.Before(s.startsAt[group].Add(period)) {
 			return findingf("pod %s has %d volumes mounted, and its group has had %v of its %v, but the "+
-				"shutdown goes on", p, len(o.mounts[p.uid]),
+				"shutdown goes on", p, mounts,
 				now.Sub(s.startsAt[group]).Round(time.Millisecond), period)
 		}
 	}

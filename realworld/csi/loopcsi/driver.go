@@ -71,7 +71,8 @@ type Options struct {
 	// MountGroup announces VOLUME_MOUNT_GROUP: the driver gives volumes the group of the pod, instead
 	// of the agent.
 	MountGroup bool
-	Log        func(line string) // gets a line for each call, without secrets; optional
+	// Log gets a line for each call, and one for each delay that begins, without secrets. Optional.
+	Log func(line string)
 }
 
 // Driver is a running driver.
@@ -97,7 +98,7 @@ func Start(o Options) (*Driver, error) {
 		return nil, err
 	}
 	executor := exec.New()
-	d := &Driver{faults: newFaults(), ended: make(chan struct{})}
+	d := &Driver{faults: newFaults(o.Log), ended: make(chan struct{})}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(logCalls(o.Log), d.faults.intercept),
 		grpc.WaitForHandlers(true))
 	csi.RegisterIdentityServer(server, &identity{options: o})

@@ -54,12 +54,16 @@ func ParseFault(text string) (call string, f Fault, err error) {
 type faults struct {
 	mu    sync.Mutex
 	calls map[string]Fault
+	log   func(line string)
 	ended chan struct{}
 	once  sync.Once
 }
 
-func newFaults() *faults {
-	return &faults{calls: map[string]Fault{}, ended: make(chan struct{})}
+func newFaults(log func(string)) *faults {
+	if log == nil {
+		log = func(string) {}
+	}
+	return &faults{calls: map[string]Fault{}, log: log, ended: make(chan struct{})}
 }
 
 // end ends all delays.
@@ -100,6 +104,7 @@ func (f *faults) intercept(ctx context.Context, request any, info *grpc.UnarySer
 	call := path.Base(info.FullMethod)
 	fault := f.take(call)
 	if fault.Delay > 0 {
+		f.log(fmt.Sprintf("%s%s: delayed by %v", call, subjectOf(request), fault.Delay))
 		select {
 		case <-time.After(fault.Delay):
 		case <-f.ended:

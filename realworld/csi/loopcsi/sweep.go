@@ -13,3 +13,9 @@ func init() { cleanup.RunGuard(GuardKind, Sweep) }
 func Sweep(dir string) error {
 	return cleanup.Sweep(func() (cleanup.Leftovers, error) { return findLeftovers(dir) })
 }
+
+// Leftovers lists the loop devices of a directory and their mounts, a line for each.
+func Leftovers(dir string) ([]string, error) {
+	left, err := findLeftovers(dir)
+	return left.Lines(), err
+}

@@ -54,6 +54,11 @@ spec:
           httpGet: {path: /healthz, port: 8080}
           periodSeconds: 5
           timeoutSeconds: 60
+        startupProbe: # a busy machine may take long until the process listens
+          httpGet: {path: /healthz, port: 8080}
+          periodSeconds: 1
+          timeoutSeconds: 60
+          failureThreshold: 600
         volumeMounts:
         - {name: settings, mountPath: /settings}
         - {name: keys, mountPath: /keys}

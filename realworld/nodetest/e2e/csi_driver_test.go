@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"seedlet.dev/realworld/cleanup"
+	"seedlet.dev/realworld/csi/loopcsi"
+	"seedlet.dev/realworld/porttest"
+)
+
+// csiDriver is a process of cmd/loopcsi that registers at an agent.
+type csiDriver struct {
+	*cleanup.Daemon
+	dir      string // of its volumes
+	endpoint string
+	args     []string // without faults
+}
+
+// loopcsiBinary is the driver's binary, built once.
+var loopcsiBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "loopcsi-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "loopcsi")
+	out, err := exec.Command("go", "build", "-o", path, "seedlet.dev/cmd/loopcsi").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building loopcsi: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// newCSIDriver returns a driver of an agent, which is not started. Its volumes are removed when the
+// test ends, or by a guard process if the test process is killed.
+func newCSIDriver(t *testing.T, a *agent, more ...string) *csiDriver {
+	t.Helper()
+	for _, program := range []string{"losetup", "mkfs.ext4"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("no %s: run `make test`", program)
+		}
+	}
+	path, err := loopcsiBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(path)) }) // a temporary directory
+	d := &csiDriver{dir: t.TempDir(),
+		endpoint: filepath.Join(a.rootDir, "plugins", loopcsi.Name, "csi.sock")}
+	d.args = append([]string{"--dir=" + d.dir, "--node-id=" + nodeName, "--endpoint=" + d.endpoint,
+		"--registration=" + filepath.Join(a.rootDir, "plugins_registry", loopcsi.Name+"-reg.sock")},
+		more...)
+	d.Daemon = &cleanup.Daemon{Program: path, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")},
+		LogFile: filepath.Join(filepath.Dir(a.logFile), "loopcsi.log")}
+	guard, err := cleanup.StartGuard(loopcsi.GuardKind, d.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the driver's log:\n%s", d.log(t))
+		}
+		d.Stop()
+		if err := loopcsi.Sweep(d.dir); err != nil {
+			t.Error(err)
+		}
+		guard.Dismiss()
+	})
+	return d
+}
+
+// start starts the driver with faults.
+func (d *csiDriver) start(t *testing.T, faults ...string) {
+	t.Helper()
+	d.Args = slices.Clone(d.args)
+	for _, fault := range faults {
+		d.Args = append(d.Args, "--fault="+fault)
+	}
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// log returns the output of all runs of the driver.
+func (d *csiDriver) log(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(d.LogFile)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// count returns how often the driver has answered a call successfully for a volume.
+func (d *csiDriver) count(t *testing.T, call, handle string) (n int) {
+	t.Helper()
+	for line := range strings.Lines(d.log(t)) {
+		if strings.HasPrefix(line, call+" ") && strings.Contains(line, handle) &&
+			strings.Contains(line, ": OK in ") {
+			n++
+		}
+	}
+	return n
+}
+
+// countDelays returns how often a fault has delayed a call.
+func (d *csiDriver) countDelays(t *testing.T, call string) (n int) {
+	t.Helper()
+	for line := range strings.Lines(d.log(t)) {
+		if strings.HasPrefix(line, call+" ") && strings.Contains(line, ": delayed by ") {
+			n++
+		}
+	}
+	return n
+}
+
+// makeVolume has the driver make a volume, and returns its handle.
+func (d *csiDriver) makeVolume(t *testing.T, name string) string {
+	t.Helper()
+	var handle string
+	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
+		made, err := controller.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: name,
+			CapacityRange: &csi.CapacityRange{RequiredBytes: 32 << 20},
+			VolumeCapabilities: []*csi.VolumeCapability{{
+				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+				AccessMode: &csi.VolumeCapability_AccessMode{
+					Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}}})
+		handle = made.GetVolume().GetVolumeId()
+		return err
+	})
+	return handle
+}
+
+// removeVolume has the driver remove a volume, which it refuses while the volume is staged.
+func (d *csiDriver) removeVolume(t *testing.T, handle string) {
+	t.Helper()
+	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
+		_, err := controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: handle})
+		return err
+	})
+}
+
+// volumes returns the handles of all volumes of the driver.
+func (d *csiDriver) volumes(t *testing.T) (handles []string) {
+	t.Helper()
+	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
+		list, err := controller.ListVolumes(ctx, &csi.ListVolumesRequest{})
+		for _, entry := range list.GetEntries() {
+			handles = append(handles, entry.Volume.VolumeId)
+		}
+		return err
+	})
+	return handles
+}
+
+// control makes a call to the driver's controller service, as a sidecar would.
+func (d *csiDriver) control(t *testing.T,
+	call func(context.Context, csi.ControllerClient) error) {
+	t.Helper()
+	conn, err := grpc.NewClient("unix:"+d.endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))) // it may have just been started
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }() // after the last call
+	ctx, cancel := context.WithTimeout(t.Context(), porttest.Patience)
+	defer cancel()
+	if err := call(ctx, csi.NewControllerClient(conn)); err != nil {
+		t.Fatal(err)
+	}
+}
