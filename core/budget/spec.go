@@ -25,15 +25,14 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 		}
 		ports += len(c.Ports)
 		resources += resourceCount(&c.Resources)
-		own := len(c.VolumeMounts) + len(c.VolumeDevices)
-		mountsOfPod += own
+		mountsOfPod += mountCount(c)
 		for i := 0; i < len(c.VolumeMounts) && len(isImage) > 0; i++ {
 			if isImage[c.VolumeMounts[i].Name] {
 				images++
 			}
 		}
-		if own > mounts {
-			name, mounts = c.Name, own
+		if mountCount(c) > mounts {
+			name, mounts = c.Name, mountCount(c)
 		}
 	})
 	switch {
@@ -77,6 +76,9 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	}
 	return checkImages(spec, images)
 }
+
+// mountCount returns how many volumes and devices a container has.
+func mountCount(c *v1.Container) int { return len(c.VolumeMounts) + len(c.VolumeDevices) }
 
 // checkRepeated returns the first bound that a pod exceeds by the bytes of what its status or the
 // runtime repeats, as an error.
