@@ -2510,9 +2510,9 @@ var mutants = []mutant{
 	{
 		// A write that was issued before takes the volume out of those in use.
 		name:     "a volume is used while the Node is written",
-		file:     "core/csi/attach.go",
-		old:      "if !env.NodeSettled || ",
-		new:      "if ",
+		file:     "core/node/inuse.go",
+		old:      " &&\n\t\t(n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
+		new:      "\n",
 		scenario: "csi-churn", seeds: "130-145",
 	},
 	{

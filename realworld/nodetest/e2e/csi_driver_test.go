@@ -2,13 +2,11 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -28,20 +26,6 @@ type csiDriver struct {
 	args     []string // without faults
 }
 
-// loopcsiBinary is the driver's binary, built once.
-var loopcsiBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "loopcsi-e2e-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "loopcsi")
-	out, err := exec.Command("go", "build", "-o", path, "seedlet.dev/cmd/loopcsi").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building loopcsi: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
 // newCSIDriver returns a driver of an agent, which is not started. Its volumes are removed when the
 // test ends, or by a guard process if the test process is killed.
 func newCSIDriver(t *testing.T, a *agent, more ...string) *csiDriver {
@@ -51,11 +35,11 @@ func newCSIDriver(t *testing.T, a *agent, more ...string) *csiDriver {
 			t.Skipf("no %s: run `make test`", program)
 		}
 	}
-	path, err := loopcsiBinary()
+	path := filepath.Join(t.TempDir(), "loopcsi")
+	out, err := exec.Command("go", "build", "-o", path, "seedlet.dev/cmd/loopcsi").CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("building loopcsi: %v\n%s", err, out)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(path)) }) // a temporary directory
 	d := &csiDriver{dir: t.TempDir(),
 		endpoint: filepath.Join(a.rootDir, "plugins", loopcsi.Name, "csi.sock")}
 	d.args = append([]string{"--dir=" + d.dir, "--node-id=" + nodeName, "--endpoint=" + d.endpoint,

@@ -15,15 +15,18 @@ import (
 	"seedlet.dev/realworld/csi/loopcsi"
 )
 
-const shelfManifests = `
+// loopClass is the class of volumes that the sidecars make.
+const loopClass = `
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: loop}
-provisioner: DRIVER
+provisioner: ` + loopcsi.Name + `
 volumeBindingMode: WaitForFirstConsumer
 allowVolumeExpansion: true
 parameters: {csi.storage.k8s.io/fstype: ext4}
----
+`
+
+const shelfManifest = `
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: shelf, namespace: town}
@@ -55,6 +58,7 @@ func (c *csiSuite) startSidecars(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, "delete", "csidriver/"+loopcsi.Name, patience)
 	c.createDriverObject(t, true)
+	c.apply(t, loopClass)
 	for _, program := range []string{cluster.Provisioner, cluster.Attacher, cluster.Resizer} {
 		d, err := c.cluster.NewSidecar(t.Context(), program, c.driver.endpoint)
 		if err != nil {
@@ -78,11 +82,10 @@ func sidecarLogs(sidecars []*cleanup.Daemon) string {
 // testStatefulSet has a StatefulSet keep the data of its claims while it is scaled, and while it is
 // deleted and created again. Its volumes are made, attached, detached and removed by the sidecars.
 func (c *csiSuite) testStatefulSet(t *testing.T) {
-	manifests := strings.ReplaceAll(shelfManifests, "DRIVER", loopcsi.Name)
 	shelf := func(n int) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("shelf-", n)}}
 	}
-	c.apply(t, manifests)
+	c.apply(t, shelfManifest)
 	c.waitReady(t, shelf(0), shelf(1))
 	for n := range 2 {
 		c.writeFile(t, shelf(n), "/disk/file", fmt.Sprint("of ", n))
@@ -100,7 +103,7 @@ func (c *csiSuite) testStatefulSet(t *testing.T) {
 	c.kubectl(t, "delete", "statefulset/shelf", patience)
 	c.waitReleased(t)
 	c.waitDetached(t, 0)
-	c.apply(t, manifests)
+	c.apply(t, shelfManifest)
 	c.waitReady(t, shelf(0), shelf(1))
 	for n := range 2 {
 		c.expectFile(t, shelf(n), "/disk/file", fmt.Sprint("of ", n))
