@@ -46,6 +46,10 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 			return nil, err
 		}
 		place := p.place(v)
+		if place.Block {
+			return nil, fmt.Errorf("cannot find volume %q to mount into container %q", m.Name,
+				container.Name)
+		}
 		source := place.Path
 		if bind != nil {
 			source = bind.Target
@@ -78,7 +82,7 @@ func (p *Pod) devices(container *v1.Container) ([]*runtimeapi.Device, error) {
 			return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", d.DevicePath)
 		}
 		v := p.Volumes[d.Name]
-		if v == nil || p.place(v).Path == "" {
+		if v == nil || !p.place(v).Block {
 			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name,
 				container.Name)
 		}

@@ -154,15 +154,18 @@ func (n *Node) itemsOfBlocks(item *Item, listed *world.DirListed) {
 
 // noteBlock records that a block volume was found, and searches for its publications.
 func (n *Node) noteBlock(v *Volume, item *Item, read *world.FilesRead) {
-	if v.Device != "" && v.Device != item.Name || v.Device == "" && !v.isGone() {
-		return // two directories name one volume
+	if v.Device == "" && !v.isGone() {
+		return // a file system has the name of the volume
 	}
-	v.Device = item.Name
-	if v.Staging.State == "" {
+	if v.Device == "" {
+		v.Device = item.Name
+	}
+	if v.Device == item.Name && v.Staging.State == "" {
 		v.Staging = Staging{State: Uncertain, Dir: true, DataWritten: isContent(read, n.stagingData(v))}
 	}
-	for _, dir := range []string{n.boundDir(v.Device), n.publishDir(v.Device)} {
-		n.Search.Items = append(n.Search.Items, Item{Kind: itemDevices, Name: v.name(), Path: dir})
+	for _, dir := range []string{n.boundDir(item.Name), n.publishDir(item.Name)} {
+		n.Search.Items = append(n.Search.Items,
+			Item{Kind: itemDevices, Name: v.name(), Device: item.Name, Path: dir})
 	}
 }
 
@@ -173,18 +176,18 @@ func (n *Node) noteDevices(item *Item, listed *world.DirListed) {
 		return
 	}
 	for _, entry := range listed.Entries {
-		target := TargetOf(entry.Name, v.Device)
+		target := TargetOf(entry.Name, item.Device)
 		if v.Publications == nil {
 			v.Publications = map[string]*Publication{}
 		}
 		p := v.Publications[target]
 		if p == nil {
-			p = &Publication{UID: entry.Name, SpecName: v.Device, Block: true, State: Uncertain}
+			p = &Publication{UID: entry.Name, SpecName: item.Device, Block: true, State: Uncertain}
 			v.Publications[target] = p
 			n.addOwner(p.UID, v.name())
 			n.Search.Found++
 		}
-		if item.Path == n.boundDir(v.Device) {
+		if item.Path == n.boundDir(item.Device) {
 			p.DataWritten, p.Mounted = true, n.Search.Mounts[path.Join(item.Path, entry.Name)]
 		}
 	}

@@ -32,8 +32,10 @@ type Expansion struct {
 	// Decided names the versions of the claim and the volume, as they are cached, for which nothing
 	// is left to do.
 	Decided string `json:"decided,omitempty"`
-	// Bytes is the size that the volume has on the node: that of the persistent volume when it was
-	// seen first, and then what the driver was called for with success. Expanded is set once it was.
+	// Asked is the size of the last call. Bytes is the size that the volume has on the node: that of
+	// the persistent volume when it was seen first, and then what the driver was called for with
+	// success. Expanded is set once it was.
+	Asked    int64 `json:"asked,omitempty"`
 	Bytes    int64 `json:"bytes,omitempty"`
 	Expanded bool  `json:"expanded,omitempty"`
 	// InUse is set if the driver does not expand a volume that is in use.
@@ -172,7 +174,7 @@ func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size requiredSize, 
 	if session.Info.Capabilities.StageUnstage {
 		request.StagingPath = n.stagingPath(v)
 	}
-	e.Expanded = false
+	e.Expanded, e.Asked = false, size.Value()
 	v.call(subjectExpand+u.target(), request, env)
 	return true
 }
@@ -258,12 +260,7 @@ func (v *Volume) handleExpanded(u *Use, ev world.Event, env *Env) {
 		return
 	}
 	if ev.Err == nil {
-		_, volume, _ := u.objects(env)
-		if volume == nil {
-			volume = &v1.PersistentVolume{}
-		}
-		size := e.sizeFor(e.Claim, volume)
-		e.Bytes, e.Expanded = size.Value(), true
+		e.Bytes, e.Expanded = e.Asked, true
 		e.Attempts.succeed()
 		v.recordExpansion(u, env)
 		return

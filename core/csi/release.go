@@ -81,7 +81,6 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 		logFailure(v, n.publicationDir(p), &p.Attempts, env)
 	case r.Call == "UnpublishVolume":
 		p.State = ""
-		p.Attempts.succeed()
 	case r.Call == "RemoveTree":
 		delete(v.Publications, target)
 		n.dropOwner(v, p.UID)
@@ -105,6 +104,10 @@ func (m *Removal) note(r op.Record, ev world.Event) (problem string) {
 		}
 		m.Unmounted = true
 	case *world.PathInfo:
+		if body.Kind == world.PathFile && body.Size == 0 { // the mount point of the device
+			m.Empty = true
+			return ""
+		}
 		return "its driver has left the device"
 	case *world.DirListed:
 		if len(body.Entries) > 0 {
@@ -173,7 +176,6 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 	case r.Call == "UnstageVolume":
 		s.State, v.Attachment, v.Expansion = "", Attachment{}, Expansion{}
 		s.DirsMade, s.DataWritten = 0, false
-		s.Undoing.succeed()
 		env.ReportsInUse()
 	case r.Call == "RemoveTree":
 		if s.Removal.Removed++; s.Removal.Removed == len(n.stagingTrees(v)) {

@@ -33,8 +33,9 @@ type Search struct {
 type Item struct {
 	Kind     ItemKind   `json:"kind"`
 	Path     string     `json:"path"`
-	UID      string     `json:"uid,omitempty"`  // of the pod
-	Name     string     `json:"name,omitempty"` // of the volume's directory
+	UID      string     `json:"uid,omitempty"`    // of the pod
+	Name     string     `json:"name,omitempty"`   // of the volume's directory
+	Device   string     `json:"device,omitempty"` // of itemDevices: the name of the block volume
 	Op       world.OpID `json:"op,omitempty"`
 	Attempts Attempts   `json:"attempts,omitzero"`
 }

@@ -29,7 +29,8 @@ func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
 	if attached, wake := n.attach(v, env); !attached {
 		return false, wake
 	}
-	stages := session.Info.Capabilities.StageUnstage || v.Device != "" && !v.Staging.DataWritten
+	stages := session.Info.Capabilities.StageUnstage || v.Device != "" &&
+		(v.Staging.DirsMade < len(n.stagingDirs(v)) || !v.Staging.DataWritten)
 	if v.Ephemeral || !stages || v.Staging.State == Done && v.Staging.Removal == (Removal{}) {
 		v.Staging.Attempts.succeed()
 		return true, time.Time{}

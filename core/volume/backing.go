@@ -48,6 +48,8 @@ type Place struct {
 	OfNode bool
 	// Relabel is set if the runtime may relabel the volume for SELinux: no other pod has it.
 	Relabel bool
+	// Block is set for a device, which containers name in volumeDevices, and nowhere else.
+	Block bool
 }
 
 // Place returns where a volume of the spec is, or will be. A volume whose backing is not known yet
@@ -65,7 +67,7 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 
 func (b *Backing) place(dir string) Place {
 	return Place{Path: b.path(dir), ReadOnly: b.ReadOnly, OfNode: b.Plugin == HostPathPlugin,
-		Relabel: b.Plugin == LocalPlugin}
+		Relabel: b.Plugin == LocalPlugin, Block: b.CSI != nil && b.CSI.Block}
 }
 
 // IsBackedBy reports whether a persistent volume backs a volume of the pod.

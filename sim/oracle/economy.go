@@ -171,6 +171,9 @@ func (s *Set) Called(now time.Time, request any) {
 	if m.healedAt.IsZero() || m.agentDown {
 		return
 	}
+	if m.isOfRegistration(request, now) {
+		return
+	}
 	if m.isPeriodic(call, request) {
 		if f := m.checkPeriod(now, request); f != nil {
 			s.report(&economy{}, f, now)

@@ -62,6 +62,9 @@ type pluginSocket struct {
 	wrongAt    time.Time // when it last handled a request wrongly
 	// What this agent has asked and notified it of, and when; zero: it has not.
 	askedAt, notifiedAt, registeredAt time.Time
+	// holdsName is set once this agent has registered the plugin. A refusal that is delivered late,
+	// after the agent had given up waiting for it, does not end that.
+	holdsName bool
 }
 
 var (
@@ -109,7 +112,7 @@ func (p *pluginModel) apply(f *truth.Fact) {
 	case f.Kind == truth.PluginNotified:
 		s.notifiedAt, s.registeredAt = f.Time, time.Time{}
 		if s.noteWrong(f); f.Cause == "" && f.IsRegistered {
-			s.registeredAt = f.Time
+			s.registeredAt, s.holdsName = f.Time, true
 		}
 	}
 }
@@ -124,6 +127,7 @@ func (s *pluginSocket) noteWrong(f *truth.Fact) {
 func (p *pluginModel) agentStarted() {
 	for _, s := range p.sockets { //ordered: each for itself
 		s.askedAt, s.notifiedAt, s.registeredAt = time.Time{}, time.Time{}, time.Time{}
+		s.holdsName = false
 	}
 }
 
@@ -141,11 +145,34 @@ func (p *pluginModel) mustBeRegistered(s *pluginSocket) bool {
 		return false
 	}
 	for _, other := range p.sockets { //ordered: whether there is one
-		if other.mayHold(s) && (!other.registeredAt.IsZero() || !other.wrongAt.IsZero()) {
+		if other.mayHold(s) && (other.holdsName || !other.wrongAt.IsZero()) {
 			return false
 		}
 	}
 	return true
+}
+
+// isOfRegistration reports whether a call makes a CSI driver known to the cluster, which has just
+// been asked what it is. The agent asks a driver again that could not be registered.
+func (m *model) isOfRegistration(request any, now time.Time) bool {
+	switch r := request.(type) {
+	case *world.UpdateObject:
+		if r.Object.CSINode == nil {
+			return false
+		}
+	case *world.PatchObject:
+		if r.Resource != world.ResourceNodes {
+			return false
+		}
+	default:
+		return false
+	}
+	for _, s := range m.plugins.sockets { //ordered: whether there is one
+		if s.acceptable && s.registeredAt.IsZero() && now.Sub(s.askedAt) <= pluginBound {
+			return true
+		}
+	}
+	return false
 }
 
 // problem returns what a plugin was not notified of; empty if it was, or never responds rightly.
