@@ -38,6 +38,8 @@ type settings struct {
 // restrict_oom_score_adj: without CAP_SYS_RESOURCE (a container, a small virtual machine) no
 // process may have a lower oom_score_adj than its parent, and every sandbox would fail.
 // netns_mounts_under_state_dir: keeps the pods' network namespaces inside the node's directory.
+// timeouts: on a busy machine a shim answers late, and after its restart containerd takes a sandbox
+// whose shim does not answer for dead.
 var configV2 = template.Must(template.New("containerd 1.x").Parse(`version = 2
 root = "{{.Root}}"
 state = "{{.State}}"
@@ -45,6 +47,10 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
 
 [grpc]
   address = "{{.Socket}}"
+
+[timeouts]
+  "io.containerd.timeout.shim.load" = "1m"
+  "io.containerd.timeout.task.state" = "1m"
 
 [plugins."io.containerd.internal.v1.opt"]
   path = "{{.Dir}}/opt"
@@ -78,6 +84,10 @@ state = "{{.State}}"
 
 [grpc]
   address = "{{.Socket}}"
+
+[timeouts]
+  "io.containerd.timeout.shim.load" = "1m"
+  "io.containerd.timeout.task.state" = "1m"
 
 [plugins."io.containerd.internal.v1.opt"]
   path = "{{.Dir}}/opt"
