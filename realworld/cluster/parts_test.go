@@ -62,9 +62,24 @@ func TestVersionIsTheModules(t *testing.T) {
 			t.Errorf("replaced by another version than %s: %s", staging, line)
 		}
 	}
-	for _, name := range programs {
-		if name != metricsServer && !strings.Contains(text, "\tk8s.io/kubernetes/cmd/"+name+"\n") {
+	for _, name := range modules[0].programs {
+		if !strings.Contains(text, "\tk8s.io/kubernetes/cmd/"+name+"\n") {
 			t.Errorf("tools/go.mod has no tool line of %s", name)
+		}
+	}
+}
+
+// TestToolLines compares the programs of each module with the tool lines that build them.
+func TestToolLines(t *testing.T) {
+	for _, m := range modules {
+		text, err := os.ReadFile(m.dir + "/go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range m.programs {
+			if !regexp.MustCompile(`(?m)[\t ]\S+/cmd/` + name + "$").Match(text) {
+				t.Errorf("%s/go.mod has no tool line of %s", m.dir, name)
+			}
 		}
 	}
 }

@@ -242,10 +242,10 @@ func TestPressure(t *testing.T) {
 
 func TestPressureThreshold(t *testing.T) {
 	for config, want := range map[string][2]int{ //ordered: each by itself
-		"evictionSoft: {}":                        {100, 15360},
-		"evictionHard: {memory.available: 10%}":   {1638, 0},
-		"evictionHard: {nodefs.available: 1Gi}":   {0, 1024},
-		"evictionHard: {memory.available: \"0\"}": {0, 0},
+		"evictionSoft: {}":                      {100, 15360},
+		"evictionHard: {memory.available: 10%}": {1638, 0},
+		"evictionHard: {nodefs.available: 1Gi}": {0, 1024},
+		"evictionHard: {memory.available: 0%}":  {0, 0},
 	} {
 		in := read(t, deploymentWith("a", "", ""))
 		err := in.ReadNode(File{"node.yaml", []byte("apiVersion: kubelet.config.k8s.io/v1beta1\n" +
