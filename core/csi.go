@@ -67,8 +67,7 @@ func (a *Agent) planCSI(key timer.Key) time.Time {
 	return n.PlanVolume(key.Name, env)
 }
 
-// handleCSICompletion handles the completion of an operation of planCSI, or of a
-// measurement.
+// handleCSICompletion handles the completion of an operation of planCSI, or of planVolumeStats.
 func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch r.Owner.Component {

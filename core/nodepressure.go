@@ -64,7 +64,7 @@ func (a *Agent) evictionCandidates(forDisk bool) []eviction.Candidate {
 func (a *Agent) lacksRecords() bool {
 	return slices.ContainsFunc(a.podUIDs, func(uid string) bool {
 		p := a.state.Pods[uid]
-		return p.WillLoadRecord() && (len(p.Containers) > 0 ||
+		return p.AwaitsRecord() && (len(p.Containers) > 0 ||
 			p.Stage == pod.Terminated && !p.HasFreedDisk())
 	})
 }

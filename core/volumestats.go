@@ -76,11 +76,11 @@ func (a *Agent) handleVolumeStatsCompletion(id world.OpID, r op.Record, ev world
 func (a *Agent) addVolumeStats(m *metricList) {
 	shown := map[string]bool{}
 	for _, u := range a.state.VolumeStats.List() {
-		if name := u.Namespace + "/" + u.Claim; u.Claim == "" || shown[name] {
+		name := u.Namespace + "/" + u.Claim
+		if u.Claim == "" || shown[name] {
 			continue
-		} else {
-			shown[name] = true
 		}
+		shown[name] = true
 		add := func(what, help string, v int64) {
 			*m = append(*m, world.Metric{Name: "kubelet_volume_stats_" + what, Help: help,
 				Value:  float64(v),

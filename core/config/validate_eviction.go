@@ -83,21 +83,30 @@ func (v *validator) checkAmounts(name string, amounts map[string]string,
 // isThreshold reports whether a text is a threshold: a share, of which 0% and 100% mean none, or a
 // quantity that is not zero (parseThresholdStatement in pkg/kubelet/eviction/helpers.go).
 func isThreshold(text string) bool {
-	if percent, isShare := strings.CutSuffix(text, "%"); isShare {
-		n, err := strconv.ParseFloat(percent, 64)
-		return err == nil && n >= 0 && n <= 100
-	}
-	q, err := document.ParseQuantity(text)
-	return err == nil && q.Sign() > 0
+	percent, sign := amountOf(text)
+	return percent >= 0 && percent <= 100 || sign > 0
 }
 
 // isMinimumReclaim reports whether a text is an amount to reclaim beyond a threshold: a share above
 // zero, or any quantity that is not negative (parseMinimumReclaims, in the same file).
 func isMinimumReclaim(text string) bool {
-	if percent, isShare := strings.CutSuffix(text, "%"); isShare {
-		n, err := strconv.ParseFloat(percent, 64)
-		return err == nil && n > 0 && !math.IsInf(n, 0)
+	percent, sign := amountOf(text)
+	return percent > 0 && percent < math.Inf(1) || sign >= 0
+}
+
+// amountOf returns the percentage of a share, or the sign of a quantity. The other one, and both of
+// a text that is neither, are not a number and -1.
+func amountOf(text string) (percent float64, sign int) {
+	if share, isShare := strings.CutSuffix(text, "%"); isShare {
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil {
+			percent = math.NaN()
+		}
+		return percent, -1
 	}
 	q, err := document.ParseQuantity(text)
-	return err == nil && q.Sign() >= 0
+	if err != nil {
+		return math.NaN(), -1
+	}
+	return math.NaN(), q.Sign()
 }

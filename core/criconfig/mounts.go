@@ -81,12 +81,15 @@ func (p *Pod) devices(container *v1.Container) ([]*runtimeapi.Device, error) {
 		if !path.IsAbs(d.DevicePath) {
 			return nil, fmt.Errorf("error DevicePath `%s` must be an absolute path", d.DevicePath)
 		}
-		v := p.Volumes[d.Name]
-		if v == nil || !p.place(v).Block {
+		var at volume.Place
+		if v := p.Volumes[d.Name]; v != nil {
+			at = p.place(v)
+		}
+		if !at.Block {
 			return nil, fmt.Errorf("cannot find volume %q to pass into container %q", d.Name,
 				container.Name)
 		}
-		at, permissions := p.place(v), "mrw"
+		permissions := "mrw"
 		if at.ReadOnly {
 			permissions = "r"
 		}

@@ -22,6 +22,8 @@ import (
 
 const (
 	blocksDir  = "volumeDevices"
+	stagedDir  = "staging" // of blocksDir
+	targetsDir = "publish" // of blocksDir
 	blockLinks = "/volumeDevices/kubernetes.io~csi/"
 )
 
@@ -34,7 +36,9 @@ func (n *Node) blocksDir() string { return n.Dir + "/" + blocksDir }
 func (n *Node) blockDir(specName string) string { return n.blocksDir() + "/" + specName }
 
 // publishDir returns the directory in which a block volume is published for all pods.
-func (n *Node) publishDir(specName string) string { return n.blocksDir() + "/publish/" + specName }
+func (n *Node) publishDir(specName string) string {
+	return n.blocksDir() + "/" + targetsDir + "/" + specName
+}
 
 func (n *Node) boundDir(specName string) string { return n.blockDir(specName) + "/dev" }
 
@@ -145,7 +149,7 @@ const notDevice = "NodePublishVolume has succeeded, but there is no block device
 // itemsOfBlocks adds what is in the directory of all block volumes to the search.
 func (n *Node) itemsOfBlocks(item *Item, listed *world.DirListed) {
 	for _, entry := range listed.Entries {
-		if entry.Directory && entry.Name != "staging" && entry.Name != "publish" {
+		if entry.Directory && entry.Name != stagedDir && entry.Name != targetsDir {
 			n.Search.Items = append(n.Search.Items, Item{Kind: itemBlock, Name: entry.Name,
 				Path: item.Path + "/" + entry.Name + "/data/" + dataFile})
 		}

@@ -12,7 +12,6 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
-	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -243,7 +242,7 @@ func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.E
 		e.Claim = read.Object.Claim
 		if r.Call == "PatchObject" && e.Failure != "" {
 			e.Failure = ""
-			e.Attempts.NotBefore = ev.Time.Add(timer.Backoff(e.Attempts.Failures, backoffFirst, backoffMax))
+			e.Attempts.backOff(ev.Time)
 		}
 	case ev.Err != nil:
 		e.Claim = nil // it may have changed
@@ -295,14 +294,12 @@ func (u *Use) expandProblem(problem string) string {
 }
 
 // planExpansion expands a volume that is in use, and returns when to plan again.
-func (n *Node) planExpansion(v *Volume, env *Env) (issued bool, wake time.Time) {
+func (n *Node) planExpansion(v *Volume, env *Env) (wake time.Time) {
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
-		u, p := v.Uses[target], v.Publications[target]
-		if p == nil || !p.isReady() || u.ReadOnly {
-			continue
+		if u, p := v.Uses[target], v.Publications[target]; p != nil && p.isReady() && !u.ReadOnly {
+			_, _, wake = n.expand(v, u, p, env)
+			return wake
 		}
-		issued, _, wake = n.expand(v, u, p, env)
-		return issued, wake
 	}
-	return false, wake
+	return wake
 }

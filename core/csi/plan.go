@@ -68,8 +68,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
-	_, at := n.planExpansion(v, env)
-	return timer.Soonest(wake, at)
+	return timer.Soonest(wake, n.planExpansion(v, env))
 }
 
 // keepFound keeps the publications that were found mounted and whose pods have containers, and the

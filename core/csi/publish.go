@@ -47,7 +47,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		return true, wake
 	}
 	if isDone && !p.Sized {
-		return n.sizeFor(v, u, p, env)
+		return n.expandFirst(v, u, p, env)
 	}
 	ready, wake := n.prepare(v, env)
 	if !ready {
@@ -65,8 +65,8 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	return v.Op != 0, wake
 }
 
-// sizeFor has a volume expanded, if it has to be, before a pod gets it.
-func (n *Node) sizeFor(v *Volume, u *Use, p *Publication, env *Env) (issued bool,
+// expandFirst has a volume expanded, if it has to be, before a pod gets it.
+func (n *Node) expandFirst(v *Volume, u *Use, p *Publication, env *Env) (issued bool,
 	wake time.Time) {
 	issued, done, wake := n.expand(v, u, p, env)
 	if done {

@@ -66,8 +66,13 @@ const (
 
 func (a *Attempts) fail(now time.Time, problem string) {
 	a.Failures++
-	a.NotBefore = now.Add(timer.Backoff(a.Failures, backoffFirst, backoffMax))
+	a.backOff(now)
 	a.Problem = budget.CutMessage(problem)
+}
+
+// backOff begins the back-off after the last failure.
+func (a *Attempts) backOff(now time.Time) {
+	a.NotBefore = now.Add(timer.Backoff(a.Failures, backoffFirst, backoffMax))
 }
 
 func (a *Attempts) succeed() { *a = Attempts{} }
@@ -236,7 +241,7 @@ func (n *Node) stagingDir(v *Volume) string {
 
 func (n *Node) stagingPath(v *Volume) string {
 	if v.Device != "" {
-		return n.blocksDir() + "/staging/" + v.Device
+		return n.blocksDir() + "/" + stagedDir + "/" + v.Device
 	}
 	return n.stagingDir(v) + "/" + globalMount
 }

@@ -63,9 +63,9 @@ const (
 
 func (p *Pod) recordPath(node *Node) string { return p.dir(node) + "/" + recordName }
 
-// WillLoadRecord reports whether the record of the pod, which may be older than this agent, was not
-// read yet.
-func (p *Pod) WillLoadRecord() bool {
+// AwaitsRecord reports whether the record of the pod, which may be older than this agent, is still
+// to be read.
+func (p *Pod) AwaitsRecord() bool {
 	return p.Spec != nil && !p.NoLongerDesired && !p.Record.Loaded
 }
 

@@ -320,8 +320,7 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 // unmountPath returns the path that an unmount of the pod's volumes may hang at; empty if it cannot
 // hang: the pod has no volume that is backed by others.
 func (p *Pod) unmountPath(dir string) string {
-	if p.Spec != nil && p.Storage.ReleaseSteps < unmountSteps &&
-		slices.ContainsFunc(p.Spec.Spec.Volumes, func(v v1.Volume) bool { return volume.IsBacked(&v) }) {
+	if p.Storage.ReleaseSteps < unmountSteps && p.HasBackedVolumes() {
 		return dir
 	}
 	return ""

@@ -24,7 +24,7 @@ const (
 	listsBytesMax = 512 << 20
 	// statsTimeout bounds a request for the stats of one sandbox, which takes milliseconds.
 	statsTimeout = time.Second
-	// sandboxListsMax is how many of those lists are requested at the same time.
+	// sandboxListsMax is for how many sandboxes lists are requested at the same time.
 	sandboxListsMax = 4
 )
 
@@ -74,7 +74,6 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 	if err == nil || m.Filter != nil || isOfRuntime(err) || ctx.Err() != nil {
 		return whole, err
 	}
-	var answered atomic.Bool
 	parts, failure := listEachSandbox(ctx, c,
 		func(ctx context.Context, id string) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 			within, cancel := context.WithTimeout(ctx, statsTimeout)
@@ -84,10 +83,10 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 			if err != nil && !isOfRuntime(err) && ctx.Err() == nil {
 				return nil, nil // the other pods have stats
 			}
-			answered.CompareAndSwap(false, err == nil)
 			return part, err
 		})
-	if failure == nil && !answered.Load() {
+	isAnswer := func(part *runtimeapi.ListPodSandboxStatsResponse) bool { return part != nil }
+	if failure == nil && !slices.ContainsFunc(parts, isAnswer) {
 		failure = err
 	}
 	all := &runtimeapi.ListPodSandboxStatsResponse{}

@@ -1,10 +1,12 @@
 package cri_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -166,6 +168,29 @@ func metricsOfPod(id string) *runtimeapi.PodSandboxMetrics {
 		ContainerMetrics: []*runtimeapi.ContainerMetrics{{ContainerId: id, Metrics: all}}}
 }
 
+// serveStats serves the stats of a runtime with three sandboxes: after wait has returned without an
+// error, for the sandbox with an ID, or for all if that is empty.
+func (r *fakeRuntime) serveStats(wait func(ctx context.Context, id string) error) {
+	r.serveContainers(nil)
+	lists := r.stream
+	r.stream = func(stream grpc.ServerStream) error {
+		if method, _ := grpc.MethodFromServerStream(stream); !strings.HasSuffix(method, "Stats") {
+			return lists(stream)
+		}
+		request := &runtimeapi.ListPodSandboxStatsRequest{}
+		if err := stream.RecvMsg(request); err != nil {
+			return err
+		}
+		id := request.GetFilter().GetId()
+		if err := wait(stream.Context(), id); err != nil {
+			return err
+		}
+		return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{
+			Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{
+				Id: id}}}})
+	}
+}
+
 // The stats of one sandbox that cannot be read fail the list of all, and are left out. A runtime
 // that answers for no sandbox, or is away, has no stats.
 func TestStatsOfOneSandboxThatFail(t *testing.T) {
@@ -184,27 +209,12 @@ func TestStatsOfOneSandboxThatFail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRuntime(t)
-			r.serveContainers(nil)
-			lists := r.stream
-			r.stream = func(stream grpc.ServerStream) error {
-				if method, _ := grpc.MethodFromServerStream(stream); !strings.HasSuffix(method, "Stats") {
-					return lists(stream)
-				}
-				request := &runtimeapi.ListPodSandboxStatsRequest{}
-				if err := stream.RecvMsg(request); err != nil {
-					return err
-				}
-				id := request.GetFilter().GetId()
+			r.serveStats(func(_ context.Context, id string) error {
 				if id == "" {
 					return c.whole
 				}
-				if err := c.parts[id]; err != nil {
-					return err
-				}
-				return stream.SendMsg(&runtimeapi.ListPodSandboxStatsResponse{
-					Stats: []*runtimeapi.PodSandboxStats{{Attributes: &runtimeapi.PodSandboxAttributes{
-						Id: id}}}})
-			}
+				return c.parts[id]
+			})
 			r.start(t)
 			defer r.kill(t)
 			body, err := newHarness(t, r).call(&runtimeapi.ListPodSandboxStatsRequest{}, porttest.Patience)
@@ -220,5 +230,37 @@ func TestStatsOfOneSandboxThatFail(t *testing.T) {
 				t.Errorf("%q, want %q: %v", got, c.want, err)
 			}
 		})
+	}
+}
+
+// A busy runtime answers the list within the time that its caller has, as each part of it.
+func TestStatsOfBusyRuntime(t *testing.T) {
+	const deadline = 3 * time.Second
+	for _, hung := range []string{"", "1 2"} {
+		r := newRuntime(t)
+		r.serveStats(func(ctx context.Context, id string) error {
+			takes := deadline * 6 / 10 / 3
+			if id == "" {
+				takes = deadline * 6 / 10
+			}
+			if hung != "" {
+				takes = 0
+				if id == "" || strings.Contains(hung, id) {
+					takes = time.Hour
+				}
+			}
+			select {
+			case <-time.After(takes):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		r.start(t)
+		body, err := newHarness(t, r).call(&runtimeapi.ListPodSandboxStatsRequest{}, deadline)
+		if err != nil {
+			t.Errorf("hung %q: %v, %v", hung, body, err)
+		}
+		r.kill(t)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"seedlet.dev/realworld/loopdevice"
 	"seedlet.dev/world"
 )
 
@@ -52,7 +52,7 @@ func releaseDevice(ctx context.Context, path string) error {
 		return err
 	}
 	for _, device := range loops {
-		if err := losetup(ctx, "-d", device); err != nil {
+		if err := losetup(ctx, "-d", device.Path()); err != nil {
 			return err
 		}
 	}
@@ -60,26 +60,9 @@ func releaseDevice(ctx context.Context, path string) error {
 }
 
 // loopsOn returns the loop devices on a path, also after what was at the path has been removed.
-func loopsOn(path string) ([]string, error) {
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
-			continue // it was detached meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		if backing := strings.TrimSuffix(string(data), "\n"); strings.TrimSuffix(backing,
-			" (deleted)") == path {
-			found = append(found, "/dev/"+filepath.Base(filepath.Dir(filepath.Dir(file))))
-		}
-	}
-	return found, nil
+func loopsOn(path string) ([]loopdevice.Device, error) {
+	all, err := loopdevice.List()
+	return slices.DeleteFunc(all, func(d loopdevice.Device) bool { return d.Backing != path }), err
 }
 
 func losetup(ctx context.Context, arguments ...string) error {

@@ -80,9 +80,33 @@ func (d *Drivers) mountTarget(c *call, m *world.PublishVolume, readOnly bool) bo
 	return d.mountSource(c, &m.Capability, m.TargetPath, readOnly, truth.VolumePublished)
 }
 
-// mountNode mounts the device of a volume at the target, unless it is mounted there in the same
-// way.
+// mountNode mounts the device of a volume at the target.
 func (d *Drivers) mountNode(c *call, path string, readOnly bool) bool {
+	return d.mountOnce(c, path, readOnly, func() *world.Error {
+		return d.opts.Disk.MountNode(c.volume.source(), path, readOnly)
+	})
+}
+
+// bindStaged mounts what is staged at the target. What is staged read-only cannot be written to
+// where it is published.
+func (d *Drivers) bindStaged(c *call, m *world.PublishVolume, readOnly bool) bool {
+	v := c.volume
+	if m.Capability.Block {
+		return d.mountTarget(c, m, readOnly)
+	}
+	staged, isStaged := d.opts.Disk.MountedAt(m.StagingPath)
+	if !isStaged || staged.Source != v.source() {
+		d.fail(c, world.KindConflict, "volume %s is not staged any more", v.handle)
+		return false
+	}
+	readOnly = readOnly || staged.ReadOnly
+	return d.mountOnce(c, m.TargetPath, readOnly, func() *world.Error {
+		return d.opts.Disk.BindPath(m.StagingPath, m.TargetPath, readOnly)
+	})
+}
+
+// mountOnce mounts a volume at a target, unless it is mounted there in the same way.
+func (d *Drivers) mountOnce(c *call, path string, readOnly bool, mount func() *world.Error) bool {
 	v := c.volume
 	at, isMounted := d.opts.Disk.MountedAt(path)
 	switch {
@@ -95,43 +119,11 @@ func (d *Drivers) mountNode(c *call, path string, readOnly bool) bool {
 	case isMounted:
 		return true
 	}
-	if err := d.opts.Disk.MountNode(v.source(), path, readOnly); err != nil {
+	if err := mount(); err != nil {
 		d.fail(c, world.KindInternal, "publishing volume %s: %s", v.handle, err.Message)
 		return false
 	}
 	d.recordVolume(truth.VolumePublished, v, path, readOnly)
-	return true
-}
-
-// bindStaged mounts what is staged at the target, unless it is mounted there in the same way. What
-// is staged read-only cannot be written to where it is published.
-func (d *Drivers) bindStaged(c *call, m *world.PublishVolume, readOnly bool) bool {
-	v := c.volume
-	if m.Capability.Block {
-		return d.mountTarget(c, m, readOnly)
-	}
-	staged, isStaged := d.opts.Disk.MountedAt(m.StagingPath)
-	readOnly = readOnly || staged.ReadOnly
-	at, isMounted := d.opts.Disk.MountedAt(m.TargetPath)
-	switch {
-	case !isStaged || staged.Source != v.source():
-		d.fail(c, world.KindConflict, "volume %s is not staged any more", v.handle)
-		return false
-	case isMounted && at.Source != v.source():
-		d.fail(c, world.KindConflict, "%s is mounted at %s", at.Source, m.TargetPath)
-		return false
-	case isMounted && at.ReadOnly != readOnly:
-		d.fail(c, world.KindExists, "volume %s is published at %s in another way", v.handle,
-			m.TargetPath)
-		return false
-	case isMounted:
-		return true
-	}
-	if err := d.opts.Disk.BindPath(m.StagingPath, m.TargetPath, readOnly); err != nil {
-		d.fail(c, world.KindInternal, "publishing volume %s: %s", v.handle, err.Message)
-		return false
-	}
-	d.recordVolume(truth.VolumePublished, v, m.TargetPath, readOnly)
 	return true
 }
 

@@ -127,32 +127,25 @@ func (d *Disk) UnmountPath(p string) {
 
 // MakeMountpoint makes a directory whose parent exists, unless it is there.
 func (d *Disk) MakeMountpoint(p string) *world.Error {
-	at, err := d.resolve("Mkdir", p, true)
-	switch {
-	case err != nil:
-		return err
-	case at.node == nil:
-		d.setEntry(at, newDir(0o750, d.now()))
-		d.recordFact(truth.PathCreated, at.path, truth.CauseAdministrator)
-		d.notify(at.path)
-	case !at.node.isDir():
-		return world.Errorf(world.KindExists, "Mkdir", "%s exists and is no directory", p)
-	}
-	return nil
+	return d.makeEmpty("Mkdir", p, newDir(0o750, d.now()))
 }
 
 // MakeMountFile makes an empty file whose parent exists, unless it is there.
 func (d *Disk) MakeMountFile(p string) *world.Error {
-	at, err := d.resolve("Create", p, true)
+	return d.makeEmpty("Create", p, newFile(nil, 0o640, d.now()))
+}
+
+func (d *Disk) makeEmpty(call, p string, empty *node) *world.Error {
+	at, err := d.resolve(call, p, true)
 	switch {
 	case err != nil:
 		return err
 	case at.node == nil:
-		d.setEntry(at, newFile(nil, 0o640, d.now()))
+		d.setEntry(at, empty)
 		d.recordFact(truth.PathCreated, at.path, truth.CauseAdministrator)
 		d.notify(at.path)
-	case at.node.isDir():
-		return world.Errorf(world.KindExists, "Create", "%s is a directory", p)
+	case at.node.isDir() != empty.isDir():
+		return world.Errorf(world.KindExists, call, "%s exists and is no %s", p, empty.kind)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (m *model) unsettledExpansions() []string {
 		for i := range p.spec.Spec.Volumes {
 			name, readOnly := claimName(p.spec, &p.spec.Spec.Volumes[i])
 			claim := m.volumes.claims[p.spec.Namespace+"/"+name]
-			if isExpanded(claim) && !readOnly {
+			if awaitsExpansion(claim) && !readOnly {
 				lines = append(lines, fmt.Sprintf("pod %s runs, and its claim %s is to be expanded", p, name))
 			}
 		}
@@ -64,12 +64,12 @@ func (m *model) unsettledExpansions() []string {
 func (m *model) isOfExpansion(request any) bool {
 	switch r := request.(type) {
 	case *api.PatchObject:
-		return r.Resource == api.ResourceClaims && isExpanded(m.volumes.claims[r.Namespace+"/"+r.Name])
+		return r.Resource == api.ResourceClaims && awaitsExpansion(m.volumes.claims[r.Namespace+"/"+r.Name])
 	case *api.ExpandVolume:
 		for _, claim := range m.volumes.claims { //ordered: whether there is one
 			volume := m.volumes.volumes[claim.Spec.VolumeName]
 			if volume != nil && volume.Spec.CSI != nil && volume.Spec.CSI.VolumeHandle == r.Handle &&
-				isExpanded(claim) {
+				awaitsExpansion(claim) {
 				return true
 			}
 		}
@@ -77,8 +77,8 @@ func (m *model) isOfExpansion(request any) bool {
 	return false
 }
 
-// isExpanded reports whether a claim waits for the node to expand its volume.
-func isExpanded(claim *v1.PersistentVolumeClaim) bool {
+// awaitsExpansion reports whether a claim waits for the node to expand its volume.
+func awaitsExpansion(claim *v1.PersistentVolumeClaim) bool {
 	if claim == nil {
 		return false
 	}

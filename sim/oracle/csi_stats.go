@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"fmt"
 	"time"
 
 	"seedlet.dev/world"
@@ -147,5 +146,5 @@ func lastTime(at time.Time) string {
 	if at.IsZero() {
 		return "its start"
 	}
-	return fmt.Sprint(at.Format(time.TimeOnly))
+	return at.Format(time.TimeOnly)
 }

@@ -150,7 +150,6 @@ type csiUse struct {
 	csiName
 	volume string // its name in the pod
 	path   string // where it has to be published
-	block  bool   // as a device
 	pv     string // the persistent volume, or the volume of the pod
 }
 
@@ -162,7 +161,7 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 		if block {
 			at = m.csiBlocks() + "/publish/" + dir + "/" + string(pod.UID)
 		}
-		uses = append(uses, csiUse{name, v.Name, at, block, dir})
+		uses = append(uses, csiUse{name, v.Name, at, dir})
 	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

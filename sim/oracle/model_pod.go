@@ -64,14 +64,14 @@ type pod struct {
 
 	removedByHand   bool      // an administrator has removed a sandbox of it
 	removedByHandAt time.Time // the last time
-	// endedBeforeRemoval is set if all its containers had ended for good before their records were
-	// removed by hand, and none has started since.
+	countLost       bool      // and no agent knows the containers that were in it
+	// endedBeforeRemoval is set if all its containers had ended for good before a record of them was
+	// removed, and none has started since.
 	endedBeforeRemoval bool
-	// unreportedLostAt is when the agent last removed a run for its space before the API server had
-	// the end: an agent that starts later knows of the run what was reported.
+	collected          bool // the agent has removed a container of it for the space, after its end
+	// unreportedLostAt is when the agent last did so before the API server had the end: an agent that
+	// starts later knows of the run what was reported.
 	unreportedLostAt time.Time
-	countLost        bool // and no agent knows the containers that were in it
-	collected        bool // the agent has removed a container of it for the space, after its end
 
 	sandboxesCreated []time.Time // the newest ones, as far as they count for sandboxRate
 

@@ -155,16 +155,10 @@ func (p *pluginModel) mustBeRegistered(s *pluginSocket) bool {
 // isOfRegistration reports whether a call makes a CSI driver known to the cluster, which has just
 // been asked what it is. The agent asks a driver again that could not be registered.
 func (m *model) isOfRegistration(request any, now time.Time) bool {
-	switch r := request.(type) {
-	case *world.UpdateObject:
-		if r.Object.CSINode == nil {
-			return false
-		}
-	case *world.PatchObject:
-		if r.Resource != world.ResourceNodes {
-			return false
-		}
-	default:
+	update, isUpdate := request.(*world.UpdateObject)
+	patch, isPatch := request.(*world.PatchObject)
+	if !(isUpdate && update.Object.CSINode != nil) &&
+		!(isPatch && patch.Resource == world.ResourceNodes) {
 		return false
 	}
 	for _, s := range m.plugins.sockets { //ordered: whether there is one

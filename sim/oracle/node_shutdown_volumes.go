@@ -15,8 +15,11 @@ func (*nodeShutdown) findMountedVolume(m *model, before int, now time.Time) *fin
 		return nil
 	}
 	for _, p := range m.podsInOrder {
+		if p.spec == nil || p.timesDesired > 1 {
+			continue
+		}
 		mounts := m.volumes.countMountsBelow(m.opts.PodsDir + "/" + p.uid)
-		if mounts == 0 || p.spec == nil || p.timesDesired > 1 {
+		if mounts == 0 {
 			continue
 		}
 		group := p.shutdownGroup()

@@ -318,8 +318,8 @@ func (w *Workload) checkPod(o *v1.Pod, prefix string) error {
 		return w.source.errorf("%sspec.containers: want at least one, have none", prefix)
 	}
 	manifest.SetDefaults(o)
-	for _, e := range manifest.ValidateAPIPod(o) {
-		return w.source.errorf("%s%s: %s", prefix, e.Field, e.ErrorBody())
+	if problems := manifest.ValidateAPIPod(o); len(problems) > 0 {
+		return w.source.errorf("%s%s: %s", prefix, problems[0].Field, problems[0].ErrorBody())
 	}
 	data, err := json.Marshal(o)
 	if err == nil {

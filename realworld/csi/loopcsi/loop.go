@@ -1,18 +1,17 @@
 package loopcsi
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"seedlet.dev/realworld/loopdevice"
 )
 
-// Loop devices are found in sysfs, and made and removed by losetup of util-linux. It is on every
+// Loop devices are made and removed by losetup of util-linux. It is on every
 // Debian machine, and has what single ioctls do not: it repeats the search for a free device when
 // another process has taken it, and --nooverlap never attaches an image twice, which would corrupt
 // its file system. The Go libraries with these ioctls are parts of container engines or not kept.
@@ -32,23 +31,14 @@ func (l loop) device() string { return filepath.Join("/dev", l.name) }
 
 // loops returns the loop devices of images that are selected, sorted by name.
 func loops(selected func(image string) bool) ([]loop, error) {
-	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	all, err := loopdevice.List()
 	if err != nil {
-		return nil, fmt.Errorf("listing loop devices: %w", err)
+		return nil, err
 	}
 	var found []loop
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) || isDetached(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("listing loop devices: %w", err)
-		}
-		image, gone := strings.CutSuffix(strings.TrimSuffix(string(data), "\n"), " (deleted)")
-		if selected(image) {
-			name := filepath.Base(filepath.Dir(filepath.Dir(file)))
-			found = append(found, loop{name, image, gone})
+	for _, d := range all {
+		if selected(d.Backing) {
+			found = append(found, loop{d.Name, d.Backing, d.Gone})
 		}
 	}
 	return found, nil

@@ -13,12 +13,6 @@ import (
 // file system's daemon alive when the driver ends. There is none for ext4 and xfs.
 func newMounter() mount.Interface { return mount.NewWithoutSystemd("") }
 
-// isDetached reports whether a file of sysfs could not be read because its device was just
-// detached.
-func isDetached(err error) bool {
-	return errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV)
-}
-
 // lockFile locks an open file or directory, unless another process or call has it locked.
 func lockFile(file *os.File) (locked bool, err error) {
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -16,7 +16,6 @@ import (
 type usage struct{ bytes, bytesFree, bytesAvailable, inodes, inodesFree int64 }
 
 func newMounter() mount.Interface           { return mount.New("") }
-func isDetached(error) bool                 { return false }
 func lockFile(*os.File) (bool, error)       { return false, errors.ErrUnsupported }
 func unlockFile(*os.File) error             { return errors.ErrUnsupported }
 func isDevice(string, [2]int) bool          { return false }
