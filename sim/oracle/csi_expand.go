@@ -64,7 +64,8 @@ func (m *model) unsettledExpansions() []string {
 func (m *model) isOfExpansion(request any) bool {
 	switch r := request.(type) {
 	case *api.PatchObject:
-		return r.Resource == api.ResourceClaims && awaitsExpansion(m.volumes.claims[r.Namespace+"/"+r.Name])
+		return r.Resource == api.ResourceClaims &&
+			awaitsExpansion(m.volumes.claims[r.Namespace+"/"+r.Name])
 	case *api.ExpandVolume:
 		for _, claim := range m.volumes.claims { //ordered: whether there is one
 			volume := m.volumes.volumes[claim.Spec.VolumeName]
