@@ -1,7 +1,8 @@
 // Testoutput prints what matters of the output of go test -json: a line for each package, skipped
 // tests with their reasons, failed tests with all of their output, and once a minute what is under
-// way. The output of passed tests is dropped, what servers and libraries write to standard error
-// included. Its exit code is 1 if a test failed, or if no test with a required name passed:
+// way. At the end it names what failed, each with its first lines. The output of passed tests is
+// dropped, what servers and libraries write to standard error included. Its exit code is 1 if a test
+// failed, or if no test with a required name passed:
 //
 //	go test -json ./... | testoutput -require Determinis
 package main
@@ -25,6 +26,12 @@ const progressInterval = time.Minute
 
 // underWayMax bounds the tests that such a line names for one package.
 const underWayMax = 3
+
+// What the summary repeats of a failed test: the messages before its servers' logs.
+const (
+	repeatedLinesMax = 4
+	repeatedBytesMax = 300 // of one line
+)
 
 func main() {
 	require := flag.String("require", "", "a part of the name of a test that must pass")
@@ -71,8 +78,14 @@ type report struct {
 	paused  map[testName]bool
 	output  map[testName][]string // of tests and packages without a result
 	passed  []string              // top-level tests
-	failed  []testName
+	failed  []failure
 	skipped int
+}
+
+// failure is a failed test or package, with the first lines of its own output.
+type failure struct {
+	testName
+	lines []string
 }
 
 func newReport(out io.Writer, start time.Time) *report {
@@ -127,7 +140,7 @@ func (r *report) end(name testName, e event) {
 	case name.test == "":
 		r.endPackage(name, e)
 	case e.Action == "fail":
-		r.failed = append(r.failed, name)
+		r.failed = append(r.failed, failure{name, r.firstMessages(name)})
 		r.printOutput(name)
 	case e.Action == "skip":
 		r.skipped++
@@ -142,7 +155,7 @@ func (r *report) end(name testName, e event) {
 // printed too: the process may have panicked in one of them.
 func (r *report) endPackage(name testName, e event) {
 	if e.Action == "fail" {
-		r.failed = append(r.failed, name)
+		r.failed = append(r.failed, failure{testName: name})
 	}
 	for _, other := range sortedNames(r.output) {
 		if other.pkg == name.pkg && other.test != "" {
@@ -174,6 +187,19 @@ func (r *report) printOutput(name testName) {
 			fmt.Fprint(r.out, text)
 		}
 	}
+}
+
+// firstMessages returns the first messages of a test, which the package testing indents.
+func (r *report) firstMessages(name testName) []string {
+	var lines []string
+	for _, text := range r.output[name] {
+		if strings.HasPrefix(text, "    ") && !strings.HasPrefix(text, "    --- ") &&
+			len(lines) < repeatedLinesMax {
+			text = strings.TrimRight(text, "\n")
+			lines = append(lines, strings.ToValidUTF8(text[:min(len(text), repeatedBytesMax)], ""))
+		}
+	}
+	return lines
 }
 
 // printUnderWay prints the running packages, each with the tests that have run longest.
@@ -215,8 +241,11 @@ func (r *report) hasRunningPart(name testName) bool {
 func (r *report) finish(require string) bool {
 	fmt.Fprintf(r.out, "%d tests passed, %d were skipped, after %v\n", len(r.passed), r.skipped,
 		age(time.Now(), r.start))
-	for _, name := range r.failed {
-		fmt.Fprintf(r.out, "failed: %s %s\n", name.pkg, name.test)
+	for _, f := range r.failed {
+		fmt.Fprintf(r.out, "failed: %s %s\n", f.pkg, f.test)
+		for _, line := range f.lines {
+			fmt.Fprintln(r.out, line)
+		}
 	}
 	isRequired := func(test string) bool { return strings.Contains(test, require) }
 	if require != "" && !slices.ContainsFunc(r.passed, isRequired) {

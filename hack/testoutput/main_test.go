@@ -46,6 +46,23 @@ func TestOutputOfTests(t *testing.T) {
 	}
 }
 
+// The summary repeats the first messages of a failed test: the rest may be a long log.
+func TestSummaryRepeatsMessages(t *testing.T) {
+	output := func(text string) string {
+		return `{"Action":"output","Package":"p","Test":"TestA","Output":"` + text + `\n"}`
+	}
+	long := strings.Repeat("x", 2*repeatedBytesMax)
+	text, _ := printed("", begin, runA, output("=== RUN   TestA"), output("noise of a server"),
+		output("    a_test.go:1: first"), output("    a_test.go:2: "+long), output("        of two lines"),
+		output("    a_test.go:3: fourth"), output("    a_test.go:4: fifth"),
+		output("    --- FAIL: TestA (0.1s)"), `{"Action":"fail","Package":"p","Test":"TestA"}`)
+	want := "failed: p TestA\n    a_test.go:1: first\n" + ("    a_test.go:2: " + long)[:repeatedBytesMax] +
+		"\n        of two lines\n    a_test.go:3: fourth\n"
+	if !strings.HasSuffix(text, want) {
+		t.Errorf("got %q, want the end %q", text, want)
+	}
+}
+
 // A process that ends within a test leaves no result of the test.
 func TestOutputOfPanic(t *testing.T) {
 	text, good := printed("", begin, runA, says, packages, `{"Action":"fail","Package":"p"}`)

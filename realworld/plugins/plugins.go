@@ -124,6 +124,8 @@ func kindOf(err error) world.ErrorKind {
 		return world.KindUnimplemented
 	case codes.Unavailable:
 		return world.KindUnavailable
+	case codes.Canceled, codes.DeadlineExceeded:
+		return world.KindTimeout
 	}
 	return world.KindInternal
 }

@@ -124,6 +124,7 @@ func (p *plugin) GetInfo(ctx context.Context, _ *registration.InfoRequest) (
 	*registration.PluginInfo, error) {
 	if p.hangs {
 		<-ctx.Done()
+		return nil, ctx.Err() // which may arrive before the client knows that its time is over
 	}
 	return p.info, p.err
 }

@@ -17,7 +17,7 @@ var probeParts = []part{
   - name: main
     image: sample
     args: [health, --sick]
-    startupProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 2}`)
+    startupProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 15}`)
 		s.waitLogLine(t, "neverstarts", "main", anyAttempt, "asked to stop: terminated")
 		s.waitRestarted(t, "neverstarts", "main", 1)
 	}},
