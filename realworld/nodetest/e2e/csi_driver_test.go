@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,13 @@ func (d *csiDriver) count(t *testing.T, call, handle string) (n int) {
 		}
 	}
 	return n
+}
+
+// nodeCalls returns the lines of the log about the agent's calls for volumes. Sidecars detach and
+// remove those of other pods whenever they come to it.
+func (d *csiDriver) nodeCalls(t *testing.T) []string {
+	t.Helper()
+	return regexp.MustCompile(`(?m)^Node\w+Volume .*$`).FindAllString(d.log(t), -1)
 }
 
 // countDelays returns how often a fault has delayed a call.

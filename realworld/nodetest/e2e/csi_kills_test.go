@@ -108,7 +108,7 @@ func (c *csiSuite) testUndisturbed(t *testing.T) {
 	c.waitReady(t, pod)
 	c.writeFile(t, pod, "/disk/file", "calm")
 	before, mounts := c.runningPods(t), c.csiMounts(t, "")
-	calls := strings.Count(c.driver.log(t), "Volume ")
+	calls := c.driver.nodeCalls(t)
 	for name, restart := range map[string]func(){
 		"agent":  func() { c.restartAgent(t) },
 		"driver": func() { c.restartDriver(t) },
@@ -135,8 +135,8 @@ func (c *csiSuite) testUndisturbed(t *testing.T) {
 		t.Errorf("mounts are %q, they were %q", after, mounts)
 	}
 	// The other pod costs two calls.
-	if n := strings.Count(c.driver.log(t), "Volume ") - calls; n != 2 {
-		t.Errorf("%d calls for volumes, want 2:\n%s", n, c.driver.log(t))
+	if more := c.driver.nodeCalls(t)[len(calls):]; len(more) != 2 {
+		t.Errorf("calls for volumes: %q, want two", more)
 	}
 	c.expectFile(t, pod, "/disk/file", "calm")
 	c.deletePods(t, pod)
