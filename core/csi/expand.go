@@ -40,9 +40,12 @@ type Expansion struct {
 	// InUse is set if the driver does not expand a volume that is in use.
 	InUse bool `json:"inUse,omitempty"`
 	// Failure is a final failure that the claim does not say yet. Infeasible: it is not tried again.
-	Failure    string   `json:"failure,omitempty"`
-	Infeasible bool     `json:"infeasible,omitempty"`
-	Attempts   Attempts `json:"attempts,omitzero"`
+	Failure    string `json:"failure,omitempty"`
+	Infeasible bool   `json:"infeasible,omitempty"`
+	// HasFailed is set after a final failure. If there is one more, and a user requests another size
+	// by then, the expansion is infeasible: a controller can begin with the other size.
+	HasFailed bool     `json:"hasFailed,omitempty"`
+	Attempts  Attempts `json:"attempts,omitzero"`
 }
 
 // requiredSize is the size to which a volume is to be expanded on the node.
@@ -273,7 +276,10 @@ func (v *Volume) handleExpanded(u *Use, ev world.Event, env *Env) {
 		return
 	}
 	e.Failure, e.InUse = problem, ev.Err.Has(world.KindConflict)
-	e.Infeasible = ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindNotFound)
+	requested := e.Claim.Spec.Resources.Requests.Storage().Value()
+	e.Infeasible = ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindNotFound) ||
+		e.HasFailed && requested != e.Asked
+	e.HasFailed = true
 	e.Attempts.NotBefore = time.Time{} // the claim is written at once
 }
 

@@ -166,6 +166,33 @@ func TestFailedExpansion(t *testing.T) {
 	}
 }
 
+// A driver that keeps failing is not asked any more once a user has lowered the request: the
+// controller can begin with that.
+func TestFailedExpansionIsGivenUpForAnotherRequest(t *testing.T) {
+	n := newReady(t)
+	n.need(claimed("a"))
+	n.fail["ExpandVolume"] = &failure{world.Errorf(world.KindInternal, "", "no space"), 1000, false}
+	n.resize("3Gi")
+	n.claim.Spec.Resources.Requests = storage("3Gi")
+	n.run()
+	n.wait(time.Hour)
+	if status := n.claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]; status !=
+		v1.PersistentVolumeClaimNodeResizeInProgress {
+		t.Errorf("the status is %q while the request is that size", status)
+	}
+	n.claim.Spec.Resources.Requests = storage("2Gi")
+	n.claim.ResourceVersion += " lowered"
+	n.cache("3Gi")
+	n.wait(time.Hour)
+	if status := n.claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]; status !=
+		v1.PersistentVolumeClaimNodeResizeInfeasible {
+		t.Errorf("the status is %q after the request was lowered", status)
+	}
+	n.calls = nil
+	n.wait(time.Hour)
+	n.expect()
+}
+
 // An expansion that another agent has started is finished, and one whose claim has changed is
 // looked at again.
 func TestExpansionIsTakenUp(t *testing.T) {
