@@ -27,6 +27,9 @@ const (
 	blockLinks = "/volumeDevices/kubernetes.io~csi/"
 )
 
+// isDirOfBlocks reports whether a directory beside those of the block volumes has the name.
+func isDirOfBlocks(name string) bool { return name == stagedDir || name == targetsDir }
+
 // DevicePath returns the link to the device of a block volume, below the directory of its pod.
 func DevicePath(podDir, specName string) string { return podDir + blockLinks + specName }
 
@@ -149,7 +152,7 @@ const notDevice = "NodePublishVolume has succeeded, but there is no block device
 // itemsOfBlocks adds what is in the directory of all block volumes to the search.
 func (n *Node) itemsOfBlocks(item *Item, listed *world.DirListed) {
 	for _, entry := range listed.Entries {
-		if entry.Directory && entry.Name != stagedDir && entry.Name != targetsDir {
+		if entry.Directory && !isDirOfBlocks(entry.Name) {
 			n.Search.Items = append(n.Search.Items, Item{Kind: itemBlock, Name: entry.Name,
 				Path: item.Path + "/" + entry.Name + "/data/" + dataFile})
 		}

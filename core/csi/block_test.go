@@ -3,6 +3,7 @@ package csi
 import (
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,5 +117,41 @@ func TestNoDevice(t *testing.T) {
 	}
 	if n.wait(backoffFirst); !n.isReady(device("a")) {
 		t.Error("not published again")
+	}
+}
+
+// The directories of staged and published devices are no volumes.
+func TestNameOfDirectoryOfBlocks(t *testing.T) {
+	for _, name := range []string{"staging", "publish"} {
+		n := newReady(t)
+		u := device("a")
+		u.SpecName = name
+		s, _ := n.node.Use(u, n.now)
+		if s.Ready || !strings.Contains(s.Problem, "cannot have the name") {
+			t.Errorf("%s: got %+v, want a refusal", name, s)
+		}
+		n.run()
+		n.expect()
+		u = use("a")
+		u.SpecName = name
+		if s := n.need(u); !s.Ready {
+			t.Errorf("%s: got %+v of a file system", name, s)
+		}
+	}
+}
+
+// A volume stays staged while a device of it is mounted of which the agent does not know.
+func TestUnknownDeviceKeepsTheVolumeStaged(t *testing.T) {
+	for _, at := range []string{blocks + "pv-1/dev/other", blocks + "publish/pv-1/other"} {
+		n := newReady(t)
+		n.need(device("a"))
+		n.mount(at)
+		n.end("a")
+		n.wait(time.Hour)
+		n.expect("stage staging", "publish device pv-1", "unpublish pv-1")
+		n.mounts = nil
+		n.wait(time.Hour)
+		n.expect("unstage staging")
+		n.expectClean()
 	}
 }

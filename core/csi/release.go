@@ -185,9 +185,16 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 }
 
 // findReference returns which other mount shows the staged volume; empty if none does. It is a last
-// check: a publication that is known is unpublished before.
+// check: a publication that is known is unpublished before. Devices have the mount of a file system
+// of devices, so those of a block volume are known by their directories.
 func (n *Node) findReference(v *Volume, listed *world.MountsListed) string {
 	path := n.stagingPath(v)
+	for _, m := range listed.Mounts {
+		if v.Device != "" && (strings.HasPrefix(m.Path, n.boundDir(v.Device)+"/") ||
+			strings.HasPrefix(m.Path, n.publishDir(v.Device)+"/")) {
+			return stillMounted(path, m.Path)
+		}
+	}
 	var staged *world.Mount
 	for i := range listed.Mounts {
 		if listed.Mounts[i].Path == path {
@@ -201,9 +208,13 @@ func (n *Node) findReference(v *Volume, listed *world.MountsListed) string {
 		m := &listed.Mounts[i]
 		isOther := m.Path != path && !strings.HasPrefix(m.Path, path+"/")
 		if isOther && m.Device == staged.Device && m.Root == staged.Root {
-			return fmt.Sprintf("GetDeviceMountRefs check failed: The device mount path %q is still mounted "+
-				"by other references %v", path, []string{m.Path})
+			return stillMounted(path, m.Path)
 		}
 	}
 	return ""
+}
+
+func stillMounted(staged, other string) string {
+	return fmt.Sprintf("GetDeviceMountRefs check failed: The device mount path %q is still mounted "+
+		"by other references %v", staged, []string{other})
 }

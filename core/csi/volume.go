@@ -347,6 +347,9 @@ func (u *Use) check() string {
 		return fmt.Sprintf("the volume handle has to have 1 to %d bytes", handleMax)
 	case u.SpecName == "" || len(u.SpecName) > specNameMax:
 		return "the name of the volume is too long for a directory"
+	case u.Block && isDirOfBlocks(u.SpecName):
+		return fmt.Sprintf("a block volume cannot have the name %q: the directory of block volumes has "+
+			"another one of this name", u.SpecName)
 	}
 	return ""
 }
