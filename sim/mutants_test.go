@@ -24,7 +24,7 @@ type mutant struct {
 	old, new string
 	also     *edit
 	scenario string
-	seeds    string // those among which one found it last
+	seeds    string // the first of which found it last
 	plan     string // in scenarios/bugs, for a bug that fewer than one seed in 500 finds
 }
 
@@ -109,7 +109,7 @@ var mutants = []mutant{
 		file:     "core/statuswriter/writer.go",
 		old:      "if e.TooLarge > 0 && merged.Size() >= e.TooLarge {",
 		new:      "if e.TooLarge < 0 {",
-		scenario: "hostile", seeds: "1-100",
+		scenario: "hostile", seeds: "27-46",
 	},
 	{
 		name:     "back-off forgotten when the agent restarts",
@@ -130,7 +130,7 @@ var mutants = []mutant{
 		file:     "core/pod/timestamps.go",
 		old:      "case !c.StartIssuedAt.IsZero() && c.ExitSeenAt.Sub(c.StartIssuedAt) <= duration:",
 		new:      "case false:",
-		scenario: "odd-runtime", seeds: "1-100",
+		scenario: "odd-runtime", seeds: "20-39",
 	},
 	{
 		name:     "restart counts start over after a manual removal",
@@ -145,7 +145,7 @@ var mutants = []mutant{
 		file:     "core/pod/plan.go",
 		old:      "belongs := c.State == Running &&",
 		new:      "belongs := c.isLive() &&",
-		scenario: "odd-runtime", seeds: "1-100",
+		scenario: "odd-runtime", seeds: "11-30",
 	},
 	{
 		name:     "two exited runs of a container stay",
@@ -576,7 +576,7 @@ var mutants = []mutant{
 			old:  "\t\tp.loseSandbox(s, requestedAt)\n\t\tp.dropSandbox(s.ID)\n\t\tchanged = true\n",
 			new:  "\t\ti++\n",
 		},
-		scenario: "mix", seeds: "1-100",
+		scenario: "mix", seeds: "41-60",
 	},
 	{
 		name:     "a terminal phase is forgotten when the agent restarts",
@@ -677,7 +677,7 @@ var mutants = []mutant{
 		file:     "core/housekeeping/housekeeping.go",
 		old:      "	if env.Cgroups.PerPod && env.Cgroups.DriverKnown {",
 		new:      "	if env.Cgroups.PerPod && !env.Cgroups.DriverKnown {",
-		scenario: "resources", seeds: "1-400",
+		scenario: "resources", seeds: "80-99",
 	},
 	{
 		name:     "the cgroups of known pods count as orphaned",
@@ -720,7 +720,7 @@ var mutants = []mutant{
 		file:     "core/qos/qos.go",
 		old:      "!l.DriverKnown || !env.Listed || c.Op != 0 {",
 		new:      "!l.DriverKnown || c.Op != 0 {",
-		scenario: "qos", seeds: "1-50",
+		scenario: "qos", seeds: "8-27",
 	},
 	{
 		name:     "kubepods is limited to what the machine has, whatever is reserved",
@@ -786,7 +786,7 @@ var mutants = []mutant{
 			"			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}",
 		new: "if cleanup.LogsRemoved = true; cleanup.LogsRemoved {\n" +
 			"			cleanup.Files = append(cleanup.Files, node.MessageFilePath(p.UID, c.Name, c.Restarts))",
-		scenario: "logs", seeds: "251-270",
+		scenario: "logs", seeds: "187-206",
 	},
 	{
 		// A removal that the core has abandoned continues, and removes what was created there again.
@@ -829,7 +829,7 @@ var mutants = []mutant{
 		file:     "core/localstorage/localstorage.go",
 		old:      "m.Bytes > limit {",
 		new:      "m.Bytes > limit/10*9 {",
-		scenario: "evictions", seeds: "1-50",
+		scenario: "evictions", seeds: "6-25",
 	},
 	{
 		name:     "a critical pod is evicted",
@@ -857,7 +857,7 @@ var mutants = []mutant{
 		file:     "core/localstorage/localstorage.go",
 		old:      "		m.Counts = isLocal(v)\n",
 		new:      "		m.Counts = len(v.Name) == 0\n",
-		scenario: "evictions", seeds: "1-50",
+		scenario: "evictions", seeds: "10-29",
 	},
 	{
 		name:     "a pod may use what its containers together may, each alone",
@@ -899,7 +899,7 @@ var mutants = []mutant{
 		file:     "core/pod/observe.go",
 		old:      "IDs: userns.Parse(item.UserNamespace),",
 		new:      "IDs: userns.Parse(\"\"),",
-		scenario: "resources", seeds: "1-200",
+		scenario: "resources", seeds: "9-28",
 	},
 	{
 		name:     "the status of an old pod is written to a new pod of its name",
@@ -913,7 +913,7 @@ var mutants = []mutant{
 		file:     "core/statuswriter/merge.go",
 		old:      "\"resourceVersion\": object.ResourceVersion,",
 		new:      "",
-		scenario: "node-churn", seeds: "1-400",
+		scenario: "node-churn", seeds: "75-94",
 	},
 	{
 		name:     "the first list of pods is not waited for",
@@ -948,7 +948,7 @@ var mutants = []mutant{
 		file:     "core/lease/lease.go",
 		old:      "	case l.Op != 0:\n		return time.Time{}\n	case now",
 		new:      "	case l.Op != 0, l.Failures > 3:\n		return time.Time{}\n	case now",
-		scenario: "api-partition", seeds: "1-100",
+		scenario: "api-partition", seeds: "7-26",
 	},
 	{
 		name:     "a volume does not follow its object",
@@ -978,7 +978,7 @@ var mutants = []mutant{
 		file:     "core/volume/trustbundle.go",
 		old:      "content.version += ",
 		new:      "content.version = ",
-		scenario: "config-updates", seeds: "1-40",
+		scenario: "config-updates", seeds: "26-45",
 	},
 	{
 		name:     "trust anchors of two bundles are written twice",
@@ -1008,7 +1008,7 @@ var mutants = []mutant{
 		new: "			if body.Object.Service == nil {\n" +
 			"				w.setObject(name, body.Object)\n" +
 			"			}\n",
-		scenario: "config-updates", seeds: "1-100",
+		scenario: "config-updates", seeds: "20-39",
 	},
 	{
 		name: "a pod runs on after another client has set a terminal phase",
@@ -1114,7 +1114,7 @@ var mutants = []mutant{
 		file:     "core/lease/lease.go",
 		old:      "		node.Await(l.NodeOp)\n",
 		new:      "",
-		scenario: "node-labels", seeds: "300-400",
+		scenario: "node-labels", seeds: "313-332",
 	},
 	{
 		name:     "a sandbox that was lost is replaced without a back-off",
@@ -1172,14 +1172,14 @@ var mutants = []mutant{
 		file:     "core/nodeobject.go",
 		old:      "	return a.state.NodeObject.InitialObject(&a.state.Boot)\n",
 		new:      "	return nil\n",
-		scenario: "admission", seeds: "1-500",
+		scenario: "admission", seeds: "27-46",
 	},
 	{
 		name:     "terminal pods hold resources when the agent restarts",
 		file:     "core/admission.go",
 		old:      "if admission.CausedByOtherPods(decisive) && slices",
 		new:      "if admission.CausedByOtherPods(decisive) && static && slices",
-		scenario: "admission", seeds: "1-500",
+		scenario: "admission", seeds: "13-32",
 	},
 	{
 		name:     "the admission of a waiting pod is not reported",
@@ -1198,14 +1198,14 @@ var mutants = []mutant{
 			old:  "case role == Ephemeral:",
 			new:  "case role == Ephemeral && !p.ShouldRestart(c):",
 		},
-		scenario: "admission", seeds: "1-200",
+		scenario: "admission", seeds: "8-27",
 	},
 	{
 		name:     "an ephemeral container keeps its pod from ending",
 		file:     "core/pod/plan.go",
 		old:      "	if p.hasCompleted() {\n",
 		new:      "	if p.hasCompleted() && !p.HasLiveContainers() {\n",
-		scenario: "admission", seeds: "1-200",
+		scenario: "admission", seeds: "50-69",
 	},
 	{
 		name:     "an ephemeral container is never started",
@@ -1248,7 +1248,7 @@ var mutants = []mutant{
 		file:     "core/resolve.go",
 		old:      " && p.Spec != nil && p.FullName() == full {",
 		new:      " && p.Spec != nil {",
-		scenario: "uid-reuse", seeds: "1-100",
+		scenario: "uid-reuse", seeds: "23-42",
 	},
 	{
 		name:     "an exited container is served as running",
@@ -1274,7 +1274,7 @@ var mutants = []mutant{
 			old:  "if !exists[id] && len(s.Tokens) < budget.TokensMax {",
 			new:  "if !exists[id] {",
 		},
-		scenario: "hostile", seeds: "1-200",
+		scenario: "hostile", seeds: "10-29",
 	},
 	{
 		// As a full table was, with a bound that a smaller pod reaches.
@@ -1297,14 +1297,14 @@ var mutants = []mutant{
 			old:  "	ExpandedMax           = 8 << 20\n",
 			new:  "	ExpandedMax           = 8 << 40\n",
 		},
-		scenario: "hostile", seeds: "1-200",
+		scenario: "hostile", seeds: "57-76",
 	},
 	{
 		name:     "references double the length of a variable without end",
 		file:     "core/budget/budget.go",
 		old:      "VariableBytesMax      = 128 << 10\n",
 		new:      "VariableBytesMax      = 16 << 20\n",
-		scenario: "hostile", seeds: "1-200",
+		scenario: "hostile", seeds: "21-40",
 	},
 	{
 		// The node has a pod that a kubelet has started.
@@ -1350,7 +1350,7 @@ var mutants = []mutant{
 			old:  "	return added == 0 || len(s.Watches)+added <= watchesMax\n",
 			new:  "	return added >= 0\n",
 		},
-		scenario: "hostile", seeds: "1-200",
+		scenario: "hostile", seeds: "8-27",
 	},
 	{
 		// The bound of a step is one on its plans, and a shorter list reaches it.
@@ -1361,7 +1361,7 @@ var mutants = []mutant{
 			"	if q.head++; q.head > 40 {\n" +
 			"		panic(\"core: too many plans\")\n" +
 			"	}\n",
-		scenario: "hostile", seeds: "1-200",
+		scenario: "hostile", seeds: "10-29",
 	},
 	{
 		name:     "a probe has a command of any length",
@@ -1404,7 +1404,7 @@ var mutants = []mutant{
 		file:     "core/statuswriter/writer.go",
 		old:      "		if !hasStatus {\n",
 		new:      "		if !hasStatus || e.StoredSum == \"\" {\n",
-		scenario: "node-churn", seeds: "1-50",
+		scenario: "node-churn", seeds: "10-29",
 	},
 	{
 		name: "a request about an unknown pod is not answered",
@@ -1430,7 +1430,7 @@ var mutants = []mutant{
 		old:  "	if c.Inspected = state; state == Running {\n",
 		new: "	if c.Inspected = state; state == Running {\n" +
 			"		c.Inspected, c.InspectAfter = Created, ev.Time.Add(20*time.Second)\n",
-		scenario: "agent-restarts", seeds: "1-40",
+		scenario: "agent-restarts", seeds: "11-30",
 	},
 	{
 		name: "sidecars whose turn has not come are stopped at half of the grace period",
@@ -1469,7 +1469,7 @@ var mutants = []mutant{
 		file:     "core/pod/container_plan.go",
 		old:      "	p.releaseImages(container.Name, env)\n	run := p.newRun",
 		new:      "	run := p.newRun",
-		scenario: "mix", seeds: "1-100",
+		scenario: "mix", seeds: "41-60",
 	},
 	{
 		name:     "an orphaned pod holds what its sandbox was created with",
@@ -1504,7 +1504,7 @@ var mutants = []mutant{
 		file:     "core/images.go",
 		old:      "PullsHeld: a.notReadyReason() != \"\",",
 		new:      "PullsHeld: false,",
-		scenario: "runtime-restart", seeds: "1-100",
+		scenario: "runtime-restart", seeds: "14-33",
 	},
 	{
 		name:     "sandboxes are created although the network is not ready",
@@ -1561,7 +1561,7 @@ var mutants = []mutant{
 		file:     "core/logs/rotation.go",
 		old:      "	r.NextAt = effects.Now().Add(r.Period)\n",
 		new:      "	r.NextAt = effects.Now().Add(r.Period / 2)\n",
-		scenario: "steady", seeds: "1-40",
+		scenario: "steady", seeds: "11-30",
 	},
 	{
 		name:     "the time of a transition is renewed by each write",
@@ -1654,7 +1654,7 @@ var mutants = []mutant{
 		file:     "core/pod/completion.go",
 		old:      "if owner == \"\" || owner == p.UID && ownNew {",
 		new:      "if owner == \"\" || owner == p.UID && !ownNew {",
-		scenario: "resize", seeds: "1-100",
+		scenario: "resize", seeds: "11-30",
 	},
 	{
 		name:     "a resize is not bounded by the pod's cgroup",
@@ -1689,7 +1689,7 @@ var mutants = []mutant{
 		file:     "core/agent.go",
 		old:      " &&\n		a.state.Allocation.IsLoaded()\n",
 		new:      "\n",
-		scenario: "resize", seeds: "1-100",
+		scenario: "resize", seeds: "47-66",
 	},
 	{
 		name:     "a container that was created before a resize is started",
@@ -1703,7 +1703,7 @@ var mutants = []mutant{
 		file:     "core/pod/resize.go",
 		old:      "		return !p.hasRoom(sandbox, env) // new containers must be within the pod\n",
 		new:      "		return false\n",
-		scenario: "resize", seeds: "1-300",
+		scenario: "resize", seeds: "153-172",
 	},
 	{
 		name: "init containers are not resized",
@@ -1718,7 +1718,7 @@ var mutants = []mutant{
 		file:     "core/allocation/allocation.go",
 		old:      "	spec.Resources = r.Pod\n",
 		new:      "",
-		scenario: "resize-restart", seeds: "1-100",
+		scenario: "resize-restart", seeds: "10-29",
 	},
 	{
 		name:     "the tier shrinks before a pod with pod-level resources",
@@ -1788,7 +1788,7 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "a.pressureMessage(desired, static); message != \"\" {",
 		new:      "a.pressureMessage(desired, static); message == \"none\" {",
-		scenario: "pid-storm", seeds: "1-300",
+		scenario: "pid-storm", seeds: "9-28",
 	},
 	{
 		name: "pressure of memory forbids the resize of a pod that requests some",
@@ -1796,7 +1796,7 @@ var mutants = []mutant{
 		old:  "	if message := a.pressureMessage(desired, static); message != \"\" {",
 		new: "	if message := a.pressureMessage(desired, static); message != \"\" ||\n" +
 			"		len(a.state.Eviction.Pressure) > 0 {",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "11-30",
 	},
 	{
 		name:     "a resize is allocated while the machine shuts down",
@@ -1838,7 +1838,7 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "	case p.Resize.Granted != nil && !store.IsStored(p.UID):\n",
 		new:      "	case p.Resize.Granted != nil && store == nil:\n",
-		scenario: "resize", seeds: "1-300",
+		scenario: "resize", seeds: "9-28",
 	},
 	{
 		name:     "the cgroup of a pod shrinks before its containers",
@@ -1877,7 +1877,7 @@ var mutants = []mutant{
 		file:     "core/resize.go",
 		old:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) {\n",
 		new:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) && p.UID == \"\" {\n",
-		scenario: "resize-old-runtime", seeds: "1-300",
+		scenario: "resize-old-runtime", seeds: "216-235",
 	},
 	{
 		name:     "a plugin that was replaced is not registered again",
@@ -1892,14 +1892,14 @@ var mutants = []mutant{
 		file:     "core/plugins/plugins.go",
 		old:      "return s != nil && s.Answer != nil && s.Answer.Refusal == \"\"",
 		new:      "return s != nil && s.Registered",
-		scenario: "plugins", seeds: "1-100",
+		scenario: "plugins", seeds: "45-64",
 	},
 	{
 		name:     "a plugin waits out its back-off although its name is free",
 		file:     "core/plugins/plugins.go",
 		old:      "s.Answer == nil && !r.Sockets[s.HeldBy].holdsName()",
 		new:      "s.Registered",
-		scenario: "plugins", seeds: "1-300",
+		scenario: "plugins", seeds: "198-217",
 	},
 	{
 		name:     "a plugin counts as registered whether it was notified or not",
@@ -1941,7 +1941,7 @@ var mutants = []mutant{
 		file:     "core/shutdown/shutdown.go",
 		old:      "return m.Enabled() && m.Now == nil && !m.Lock.Answered }",
 		new:      "return m.Enabled() && m.Now == nil && !m.Lock.Answered && m.Lock.Delay.Failures > 5 }",
-		scenario: "shutdown-agent-restart", seeds: "1-300",
+		scenario: "shutdown-agent-restart", seeds: "9-28",
 	},
 	{
 		name:     "an agent that is restarted in a shutdown does not wait for its pods",
@@ -2053,7 +2053,7 @@ var mutants = []mutant{
 		file:     "core/node/oom.go",
 		old:      "		o.omit(1)\n",
 		new:      "		o.omit(2)\n",
-		scenario: "oom", seeds: "150-200",
+		scenario: "oom", seeds: "154-173",
 	},
 	{
 		name: "an end for lack of memory is served as an error",
@@ -2098,21 +2098,21 @@ var mutants = []mutant{
 		file:     "core/eviction/observe.go",
 		old:      "m.UsageStamp == 0 || m.UsageStamp > before {",
 		new:      "m.UsageStamp >= 0 || m.UsageStamp > before {",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "11-30",
 	},
 	{
 		name:     "pods are ranked without their usage after one failure",
 		file:     "core/eviction/observe.go",
 		old:      "	case m.UsageFailures < usageFailuresMax:",
 		new:      "	case m.UsageFailures < usageFailuresMax-2:",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "7-26",
 	},
 	{
 		name:     "pods are ranked by priority alone",
 		file:     "core/eviction/rank.go",
 		old:      "cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.priority, y.priority),",
 		new:      "cmp.Or(cmp.Compare(x.priority, y.priority),",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "16-35",
 	},
 	{
 		name:     "pods are ranked by their usage, without their request",
@@ -2133,7 +2133,7 @@ var mutants = []mutant{
 		file:     "core/eviction/observe.go",
 		old:      "t.Starved = now.Sub(t.MetSince) >= t.Grace",
 		new:      "t.Starved = now.Sub(t.MetSince) >= t.Grace+2*time.Minute",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "11-30",
 	},
 	{
 		name:     "a pressure condition ends with its threshold",
@@ -2175,7 +2175,7 @@ var mutants = []mutant{
 		file:     "core/pod/collect.go",
 		old:      "Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0\n",
 		new:      "Stage == Terminated && p.NoLongerDesired && len(p.Containers) > 0\n",
-		scenario: "disk-full", seeds: "1-300",
+		scenario: "disk-full", seeds: "9-28",
 	},
 	{
 		name:     "the containers of pods that have ended are removed at once",
@@ -2189,21 +2189,21 @@ var mutants = []mutant{
 		file:     "core/eviction/eviction.go",
 		old:      "	if what.Images && !until.IsZero() &&",
 		new:      "	if what.Images && until.IsZero() &&",
-		scenario: "disk-full", seeds: "1-300",
+		scenario: "disk-full", seeds: "23-42",
 	},
 	{
 		name:     "nothing is removed before pods are evicted",
 		file:     "core/eviction/observe.go",
 		old:      "what != (Reclaim{}) {",
 		new:      "what != (Reclaim{}) && m.UsageFailures < 0 {",
-		scenario: "disk-full", seeds: "1-300",
+		scenario: "disk-full", seeds: "9-28",
 	},
 	{
 		name:     "a victim for a file system has ended when its processes have",
 		file:     "core/eviction/eviction.go",
 		old:      "		HoldsDisk: isForDisk, ",
 		new:      "		HoldsDisk: t.Signal.condition() == v1.NodePIDPressure, ",
-		scenario: "disk-full", seeds: "1-300",
+		scenario: "disk-full", seeds: "157-176",
 	},
 	{
 		name:     "writable layers do not count in the ranking",
@@ -2231,7 +2231,7 @@ var mutants = []mutant{
 		file:     "core/eviction/eviction.go",
 		old:      "		Containers: m.isOneDevice(source, sourceContainerfs) &&",
 		new:      "		Containers: source == sourceImagefs &&",
-		scenario: "disk-split", seeds: "1-300",
+		scenario: "disk-split", seeds: "8-27",
 	},
 	{
 		name:     "inodes in use count as free",
@@ -2246,7 +2246,7 @@ var mutants = []mutant{
 		file:     "core/eviction/observe.go",
 		old:      "	m.noteUnmeasured(source, ev.Time)\n",
 		new:      "",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "16-35",
 	},
 	{
 		name:     "the memory of pods is unknown without pods",
@@ -2260,7 +2260,7 @@ var mutants = []mutant{
 		file:     "core/nodepressure.go",
 		old:      "criconfig.QOS(spec) != v1.PodQOSBestEffort ||",
 		new:      "criconfig.QOS(spec) != \"\" ||",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "9-28",
 	},
 	{
 		name:     "images are removed that pods are about to use",
@@ -2309,7 +2309,7 @@ var mutants = []mutant{
 		file:     "core/nodeshutdown.go",
 		old:      "	case m.UnderWay():\n		return failedRejection",
 		new:      "	case m.UnderWay() && a.state.Now.IsZero():\n		return failedRejection",
-		scenario: "shutdown", seeds: "1-100",
+		scenario: "shutdown", seeds: "71-90",
 	},
 	{
 		name:     "static pods that a shutdown has ended stay ended after the boot",
@@ -2323,7 +2323,7 @@ var mutants = []mutant{
 		file:     "core/eviction/eviction.go",
 		old:      "	m.NotBefore = now\n",
 		new:      "",
-		scenario: "eviction-races", seeds: "1-300",
+		scenario: "eviction-races", seeds: "40-59",
 	},
 	{
 		name:     "a victim of a hard threshold has all its time to end",
@@ -2337,7 +2337,7 @@ var mutants = []mutant{
 		file:     "core/eviction/observe.go",
 		old:      "		m.hastenVictim(source, env)\n",
 		new:      "",
-		scenario: "eviction-races", seeds: "1-300",
+		scenario: "eviction-races", seeds: "34-53",
 	},
 	{
 		name:     "no event says that the collection of containers fails",
@@ -2372,14 +2372,14 @@ var mutants = []mutant{
 		file:     "core/pod/desired.go",
 		old:      "	if phase := p.Spec.Status.Phase; IsTerminal(phase) {",
 		new:      "	if phase := p.Spec.Status.Phase; IsTerminal(phase) && p.UID == \"\" {",
-		scenario: "power-loss", seeds: "1-300",
+		scenario: "power-loss", seeds: "407-426",
 	},
 	{
 		name:     "a pressure condition lasts for two transition periods",
 		file:     "core/eviction/observe.go",
 		old:      "met && now.Sub(at) < m.Transition {",
 		new:      "met && now.Sub(at) < 2*m.Transition {",
-		scenario: "memory-storm", seeds: "1-300",
+		scenario: "memory-storm", seeds: "11-30",
 	},
 	{
 		name:     "the minimum reclaim does not count",
@@ -2421,7 +2421,7 @@ var mutants = []mutant{
 		file:     "core/claim/claim.go",
 		old:      "!metav1.IsControlledBy(claim, pod)) {",
 		new:      "metav1.IsControlledBy(claim, pod) && claim.UID == \"\") {",
-		scenario: "claims", seeds: "1-200",
+		scenario: "claims", seeds: "12-31",
 	},
 	{
 		name:     "containers can write to a claim that the pod has read-only",
@@ -2477,7 +2477,7 @@ var mutants = []mutant{
 		file:     "core/volumestats/volumestats.go",
 		old:      "v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(s.Period), nil",
 		new:      "v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(100*s.Period), nil",
-		scenario: "csi-churn", seeds: "1-100",
+		scenario: "csi-churn", seeds: "11-30",
 	},
 	{
 		name:     "a device that is read-only can be written to",
@@ -2505,7 +2505,7 @@ var mutants = []mutant{
 		file:     "core/csi/expand.go",
 		old:      "	case status == v1.PersistentVolumeClaimNodeResizePending,\n",
 		new:      "	case status == v1.PersistentVolumeClaimNodeResizePending, false &&\n",
-		scenario: "expand", seeds: "1-20",
+		scenario: "expand", seeds: "11-30",
 	},
 	{
 		// A write that was issued before takes the volume out of those in use.
@@ -2513,7 +2513,7 @@ var mutants = []mutant{
 		file:     "core/node/inuse.go",
 		old:      " &&\n\t\t(n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
 		new:      "\n",
-		scenario: "csi-churn", seeds: "130-145",
+		scenario: "csi-churn", seeds: "140-159",
 	},
 	{
 		name:     "nothing holds a device",
