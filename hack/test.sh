@@ -37,7 +37,8 @@ limit=75m
 # packages come first, beside each other: one computes, the other one waits.
 tests() {
 	go build -o .cache/testoutput ./hack/testoutput || return 1
-	go test -json -count=1 -timeout "$limit" -p 2 ./sim ./realworld/nodetest/e2e ./... |
+	go test -json -count=1 -timeout "$limit" -exec "$PWD/hack/run-test.sh" -p 2 \
+		./sim ./realworld/nodetest/e2e ./... |
 		.cache/testoutput
 }
 

@@ -2372,7 +2372,7 @@ var mutants = []mutant{
 		file:     "core/pod/desired.go",
 		old:      "	if phase := p.Spec.Status.Phase; IsTerminal(phase) {",
 		new:      "	if phase := p.Spec.Status.Phase; IsTerminal(phase) && p.UID == \"\" {",
-		scenario: "power-loss", seeds: "407-426",
+		scenario: "power-loss", plan: "refused-in-shutdown-ran.yaml",
 	},
 	{
 		name:     "a pressure condition lasts for two transition periods",
