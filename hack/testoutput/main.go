@@ -1,8 +1,8 @@
 // Testoutput prints what matters of the output of go test -json: a line for each package, skipped
 // tests with their reasons, failed tests with all of their output, and once a minute what is under
 // way. At the end it names what failed, each with its first lines. The output of passed tests is
-// dropped, what servers and libraries write to standard error included. Its exit code is 1 if a test
-// failed, or if no test with a required name passed:
+// dropped, what servers and libraries write to standard error included. Its exit code is 1 if a
+// test failed, or if no test with a required name passed:
 //
 //	go test -json ./... | testoutput -require Determinis
 package main

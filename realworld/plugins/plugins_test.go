@@ -124,7 +124,7 @@ func (p *plugin) GetInfo(ctx context.Context, _ *registration.InfoRequest) (
 	*registration.PluginInfo, error) {
 	if p.hangs {
 		<-ctx.Done()
-		return nil, ctx.Err() // which may arrive before the client knows that its time is over
+		return nil, ctx.Err() // which may arrive before the client's own deadline
 	}
 	return p.info, p.err
 }
