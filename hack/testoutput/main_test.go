@@ -58,7 +58,8 @@ func TestSummaryRepeatsMessages(t *testing.T) {
 		output("    a_test.go:3: fourth"), output("    a_test.go:4: fifth"),
 		output("    --- FAIL: TestA (0.1s)"), `{"Action":"fail","Package":"p","Test":"TestA"}`)
 	want := "failed: p TestA\n    a_test.go:1: first\n" +
-		("    a_test.go:2: " + long)[:repeatedBytesMax] + "\n        of two lines\n    a_test.go:3: fourth\n"
+		("    a_test.go:2: " + long)[:repeatedBytesMax] + "\n" +
+		"        of two lines\n    a_test.go:3: fourth\n"
 	if !strings.HasSuffix(text, want) {
 		t.Errorf("got %q, want the end %q", text, want)
 	}
