@@ -57,11 +57,12 @@ func VolumeTarget(name string) world.WatchTarget {
 	return world.WatchTarget{Resource: world.ResourceVolumes, Name: name}
 }
 
-// VolumeName returns the persistent volume that a claim names. A node may read it once the volume
-// is bound to the claim, which comes first (the node authorizer). The name is empty while the claim
-// is not known or names none.
+// VolumeName returns the persistent volume that a claim is bound to. A node may read it once the
+// volume is bound to the claim, which comes first (the node authorizer); what a claim names before
+// that is its author's word. The name is empty while the claim is not known or not bound.
 func VolumeName(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) string {
-	if found := lookup(objects, Target(pod, v)); found.object != nil {
+	found := lookup(objects, Target(pod, v))
+	if found.object != nil && found.object.Claim.Status.Phase == v1.ClaimBound {
 		return found.object.Claim.Spec.VolumeName
 	}
 	return ""

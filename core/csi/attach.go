@@ -63,8 +63,8 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if !isAttached(env.Object, v.name()) {
 		return false, n.reportOverdue(v, env)
 	}
-	v.Op = env.Effects.Issue(VolumeKey(v.name()), subjectAttach, apiTimeout,
-		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)})
+	v.issueWithin(apiTimeout, subjectAttach,
+		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)}, env)
 	return false, time.Time{}
 }
 

@@ -63,6 +63,8 @@ type Node struct {
 	Search  Search              `json:"search,omitzero"`
 	Volumes map[string]*Volume  `json:"volumes,omitempty"` // by UniqueName
 	Owners  map[string][]string `json:"owners,omitempty"`  // names of volumes, by UID of the pods
+	// Full is set if a pod was refused a volume because the node has too many.
+	Full bool `json:"full,omitempty"`
 }
 
 // NewNode returns the state of a node before anything is known.

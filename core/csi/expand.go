@@ -110,8 +110,8 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 	}
 	subject := subjectExpand + u.target()
 	if e.Claim == nil {
-		v.Op = env.Effects.Issue(VolumeKey(v.name()), subject, apiTimeout,
-			&world.GetObject{Resource: world.ResourceClaims, Namespace: u.Namespace, Name: u.Claim})
+		v.issueWithin(apiTimeout, subject,
+			&world.GetObject{Resource: world.ResourceClaims, Namespace: u.Namespace, Name: u.Claim}, env)
 		return true, false, wake
 	}
 	size := e.sizeFor(e.Claim, volume)
@@ -189,9 +189,9 @@ func (v *Volume) patchClaim(subject string, status map[string]any, env *Env) {
 	if err != nil {
 		panic("csi: encoding a patch of a claim: " + err.Error())
 	}
-	v.Op = env.Effects.Issue(VolumeKey(v.name()), subject, apiTimeout, &world.PatchObject{
+	v.issueWithin(apiTimeout, subject, &world.PatchObject{
 		Resource: world.ResourceClaims, Namespace: claim.Namespace, Name: claim.Name, Status: true,
-		Patch: patch})
+		Patch: patch}, env)
 }
 
 // resizeConditions are the conditions of a claim that end with an expansion.

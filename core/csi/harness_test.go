@@ -52,6 +52,7 @@ type node struct {
 	withdraws   bool                // a write of the Node may take back what is in use
 	calls       []string            // of the driver and of writes to the API server
 	requests    []any               // of the driver
+	tenants     map[string]string   // of the operations on volumes, by call; nil: not kept
 	fail        map[string]*failure // by call
 	held        map[string]world.Effect
 	hold        map[string]bool // calls that are left in flight
@@ -212,6 +213,10 @@ func (n *node) carryOut(e world.Effect) {
 		return
 	}
 	call := world.CallName(e.Body)
+	if r, isKnown := n.table.Records[e.Op]; isKnown && n.tenants != nil &&
+		r.Owner.Component == Component {
+		n.tenants[call] = e.Tenant
+	}
 	if n.hold[call] {
 		n.held[call] = e
 		return

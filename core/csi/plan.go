@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -20,7 +21,8 @@ func (n *Node) PlanVolume(name string, env *Env) time.Time {
 	wake := n.planVolume(v, env)
 	if v.isGone() {
 		delete(n.Volumes, name)
-		if v.Refused {
+		if v.Refused || n.Full {
+			n.Full = false
 			env.EnqueuePods()
 		}
 		env.ReportsInUse()
@@ -101,23 +103,33 @@ const (
 	subjectToken     = "token/"
 )
 
-// call issues a call to the driver of a volume, for the pod of a publication if it is for one.
-func (v *Volume) call(subject string, body any, env *Env) {
-	tenant := VolumeKey(v.name()).String()
+// tenant returns the tenant of an operation on a volume: the pod of the publication that it is for,
+// or else the one that has used the volume last. A pod with many volumes has one share.
+func (v *Volume) tenant(subject string) string {
 	if _, target := splitSubject(subject); target != "" {
-		tenant = uidOf(target)
+		return uidOf(target)
 	}
-	v.Op = env.Effects.IssueFor(tenant, VolumeKey(v.name()), subject, callTimeout, body)
+	return cmp.Or(v.User, VolumeKey(v.name()).String())
+}
+
+// call issues a call to the driver of a volume.
+func (v *Volume) call(subject string, body any, env *Env) {
+	v.issueWithin(callTimeout, subject, body, env)
 }
 
 // issue issues an operation on files of the node's own disk.
 func (v *Volume) issue(subject string, body any, env *Env) {
-	v.Op = env.Effects.Issue(VolumeKey(v.name()), subject, fsTimeout, body)
+	v.issueWithin(fsTimeout, subject, body, env)
+}
+
+func (v *Volume) issueWithin(timeout time.Duration, subject string, body any, env *Env) {
+	v.Op = env.Effects.IssueFor(v.tenant(subject), VolumeKey(v.name()), subject, timeout, body)
 }
 
 // issueAt issues an operation on a path that may be in a volume, whose file system may hang.
-func (v *Volume) issueAt(path, subject string, body any, env *Env) {
-	v.Op = env.Effects.IssueAt(path, VolumeKey(v.name()), subject, fsTimeout, body)
+func (v *Volume) issueAt(path, subject string, timeout time.Duration, body any, env *Env) {
+	v.Op = env.Effects.IssueAtFor(v.tenant(subject), path, VolumeKey(v.name()), subject, timeout,
+		body)
 }
 
 // HandleVolumeCompletion handles the completion of an operation on a volume.

@@ -36,7 +36,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	}
 	if isDone && !p.Checked {
 		path := n.publishedPath(p)
-		v.issueAt(path, subjectUse+u.target(), &world.StatPath{Path: path}, env)
+		v.issueAt(path, subjectUse+u.target(), fsTimeout, &world.StatPath{Path: path}, env)
 		return true, wake
 	}
 	if isDone && !p.GroupSet {
@@ -243,8 +243,8 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 		return false, n.republishAt(v, p, env)
 	}
 	path := n.publishedPath(p)
-	v.Op = env.Effects.IssueAt(path, VolumeKey(v.name()), subjectUse+u.target(), groupTimeout,
-		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch})
+	v.issueAt(path, subjectUse+u.target(), groupTimeout,
+		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch}, env)
 	return true, time.Time{}
 }
 

@@ -42,7 +42,8 @@ func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
 	case !p.Removal.Empty && p.Block:
 		v.issue(subject, &world.StatPath{Path: n.publishedPath(p)}, env)
 	case !p.Removal.Empty:
-		v.issueAt(n.publishedPath(p), subject, &world.ListDir{Path: n.publishedPath(p)}, env)
+		v.issueAt(n.publishedPath(p), subject, fsTimeout, &world.ListDir{Path: n.publishedPath(p)},
+			env)
 	default:
 		v.issue(subject, &world.RemoveTree{Path: dir}, env)
 	}
@@ -146,7 +147,8 @@ func (n *Node) unstage(v *Volume, env *Env) {
 	case !s.Removal.Unmounted:
 		v.issue(subjectUnstaging, &world.ListMounts{Path: n.mountsBelow(v)}, env)
 	case !s.Removal.Empty:
-		v.issueAt(n.stagingPath(v), subjectUnstaging, &world.ListDir{Path: n.stagingPath(v)}, env)
+		v.issueAt(n.stagingPath(v), subjectUnstaging, fsTimeout,
+			&world.ListDir{Path: n.stagingPath(v)}, env)
 	default:
 		s.DirsMade, s.DataWritten = 0, false
 		v.issue(subjectUnstaging, &world.RemoveTree{Path: n.stagingTrees(v)[s.Removal.Removed]}, env)

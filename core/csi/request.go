@@ -184,6 +184,10 @@ func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]
 	if ref == nil {
 		return nil, true, nil
 	}
+	if env.Objects.Watch(secretTarget(ref)) == nil {
+		return nil, false, fmt.Errorf("fetching %s %s/%s failed: the secret is not read, as the pod, or "+
+			"all pods of the node, refer to more than they may", field, ref.Namespace, ref.Name)
+	}
 	found := env.Objects.Lookup(world.ResourceSecrets, ref.Namespace, ref.Name)
 	if found.Err != nil {
 		return nil, false, fmt.Errorf("fetching %s %s/%s failed: kubernetes.io/csi: failed to find the "+
@@ -200,15 +204,19 @@ func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]
 	return data, true, nil
 }
 
+func secretTarget(ref *v1.SecretReference) world.WatchTarget {
+	return world.WatchTarget{Resource: world.ResourceSecrets, Namespace: ref.Namespace, Name: ref.Name}
+}
+
 // watchSecrets watches the secrets that the uses of a volume name, and no others. A volume without
-// uses has none.
+// uses has none. Those of persistent volumes are the word of an administrator; one that a pod names
+// is watched as long as it is for the pod, whose budget it belongs to.
 func (n *Node) watchSecrets(v *Volume, env *Env) {
 	needed := map[world.WatchTarget]bool{}
 	for _, u := range v.Uses { //ordered: into a set
 		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret, u.ExpandSecret} {
-			if ref != nil {
-				needed[world.WatchTarget{Resource: world.ResourceSecrets, Namespace: ref.Namespace,
-					Name: ref.Name}] = true
+			if ref != nil && (!u.Ephemeral || env.Objects.HasUser(secretTarget(ref), u.UID)) {
+				needed[secretTarget(ref)] = true
 			}
 		}
 	}
@@ -217,11 +225,14 @@ func (n *Node) watchSecrets(v *Volume, env *Env) {
 		return
 	}
 	before := v.Secrets
-	v.Secrets = slices.SortedFunc(maps.Keys(needed), func(x, y world.WatchTarget) int {
+	v.Secrets = nil
+	for _, target := range slices.SortedFunc(maps.Keys(needed), func(x, y world.WatchTarget) int {
 		return cmp.Compare(objectcache.Key(x), objectcache.Key(y))
-	})
-	for _, target := range v.Secrets {
-		env.Objects.AddReference(target, watchUser(v.name()), env.Effects)
+	}) {
+		if !env.Objects.AddReference(target, watchUser(v.name()), env.Effects) {
+			continue // secretOf says so, and is tried again
+		}
+		v.Secrets = append(v.Secrets, target)
 		if key, isRead := env.Objects.ReadKey(target); isRead {
 			env.Enqueue(key)
 		}

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"path"
 	"slices"
@@ -250,7 +251,8 @@ func readData(read *world.FilesRead) (volumeData, bool) {
 func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 	data, ok := readData(read)
 	name := UniqueName(data.Driver, data.Handle)
-	if ok && n.Volumes[name] == nil && len(n.Volumes) >= volumesMax {
+	// What uses take up leaves room for what is found: earlier agents were bound as well.
+	if ok && n.Volumes[name] == nil && len(n.Volumes) >= 2*volumesMax {
 		ok = false
 	}
 	if !ok {
@@ -300,6 +302,7 @@ func (n *Node) notePublication(v *Volume, item *Item, read *world.FilesRead) {
 		v.Publications = map[string]*Publication{}
 	}
 	v.Publications[target] = p
+	v.User = cmp.Or(v.User, item.UID)
 	n.addOwner(item.UID, v.name())
 	n.Search.Found++
 }

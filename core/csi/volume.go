@@ -35,6 +35,8 @@ type Volume struct {
 	Expansion    Expansion               `json:"expansion,omitzero"`
 
 	Op world.OpID `json:"op,omitempty"` // the one operation in flight
+	// User is the UID of the pod that has used it last, also after its end.
+	User string `json:"user,omitempty"`
 	// Secrets are the secrets that are watched for the volume, by namespace and name.
 	Secrets []world.WatchTarget `json:"secrets,omitempty"`
 	// Waiting is why nothing can be undone at present, as it was logged last.
@@ -183,11 +185,14 @@ func (u *Use) target() string { return TargetOf(u.UID, u.SpecName) }
 
 // The bounds of volumes.
 const (
-	volumesMax   = 4096    // records of volumes
+	volumesMax   = 4096    // records of volumes, but for those that are found at the start
+	volumesFew   = 8       // of a pod, for which there is room beyond volumesLargeMax
 	handleMax    = 8 << 10 // bytes of a handle
 	dataMax      = 64 << 10
 	specNameMax  = world.NameBytesMax
 	uniquePrefix = "kubernetes.io/csi/"
+
+	volumesLargeMax = volumesMax / 4 * 3
 )
 
 // UniqueName returns the name of a volume in the status of the Node.
@@ -298,9 +303,9 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	name := UniqueName(u.Driver, u.Handle)
 	v := n.Volumes[name]
 	if v == nil {
-		if len(n.Volumes) >= volumesMax {
-			return UseState{Problem: u.setUpProblem(fmt.Sprintf(
-				"the node has %d CSI volumes, and can have no more", volumesMax)), Failures: 1}, false
+		if problem := n.noRoom(u.UID); problem != "" {
+			n.Full = true
+			return UseState{Problem: u.setUpProblem(problem), Failures: 1}, false
 		}
 		v = n.addVolume(u.Driver, u.Handle, u.Ephemeral)
 		v.Device = u.device()
@@ -312,6 +317,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	}
 	known := v.Uses[u.target()]
 	if known == nil {
+		v.User = u.UID
 		if v.Uses == nil {
 			v.Uses = map[string]*Use{}
 		}
@@ -325,6 +331,19 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	known.HasRun = known.HasRun || u.HasRun
 	n.adopt(u.target())
 	return v.stateOf(known), changed
+}
+
+// noRoom returns why the node takes no more volumes for a pod; empty if it does. A quarter is left
+// to pods with few, so that some pods with many do not keep the others from starting.
+func (n *Node) noRoom(uid string) string {
+	switch {
+	case len(n.Volumes) >= volumesMax:
+		return fmt.Sprintf("the node has %d CSI volumes, and can have no more", volumesMax)
+	case len(n.Volumes) >= volumesLargeMax && len(n.Owners[uid]) >= volumesFew:
+		return fmt.Sprintf("the node has %d CSI volumes, and the rest is for pods with at most %d",
+			volumesLargeMax, volumesFew)
+	}
+	return ""
 }
 
 // adopt forgets that a directory was found without readable data: a use says what belongs there.

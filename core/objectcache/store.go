@@ -87,6 +87,16 @@ func (s *Store) AddReference(target world.WatchTarget, user string, effects Effe
 	return true
 }
 
+// HasUser reports whether a target is watched or read for a user.
+func (s *Store) HasUser(target world.WatchTarget, user string) bool {
+	w := s.Watches[Key(target)]
+	if w == nil {
+		return false
+	}
+	_, found := slices.BinarySearch(w.Users, user)
+	return found
+}
+
 // HasRoom reports whether all these targets can have a user, so that no more than a number of
 // targets is watched. A user that needs several adds them all or none: users that hold a part each
 // would wait for each other.

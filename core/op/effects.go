@@ -95,6 +95,12 @@ func (o *Effects) IssueAt(hostPath string, owner Owner, subject string, timeout 
 	return o.issue(issuing{hostPath, tenantOf(owner)}, owner, subject, timeout, body)
 }
 
+// IssueAtFor is IssueAt for an operation whose owner is no pod, but whose tenant is known.
+func (o *Effects) IssueAtFor(tenant, hostPath string, owner Owner, subject string,
+	timeout time.Duration, body any) world.OpID {
+	return o.issue(issuing{hostPath, tenant}, owner, subject, timeout, body)
+}
+
 // issuing is what an effect has besides its body and its record.
 type issuing struct{ hostPath, tenant string }
 

@@ -83,7 +83,8 @@ func checkWatchesLeft(objects []world.WatchTarget, references int, env *Env) err
 		watchesMax = budget.WatchesLargeMax
 		which = fmt.Sprintf("all pods of the node with more than %d", budget.WatchesSmallMax)
 	}
-	if env.Objects.HasRoom(objects, watchesMax) {
+	further := max(references-(len(objects)-1), 0) // the volumes of claims, which follow
+	if env.Objects.HasRoom(objects, watchesMax-further) {
 		return nil
 	}
 	return budget.SmallPodReferences.Errorf("the pod refers to %d API objects, and %s may refer to "+

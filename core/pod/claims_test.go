@@ -34,10 +34,12 @@ func claimEnv(store *objectcache.Store) *Env {
 func TestVolumeOfClaimIsRead(t *testing.T) {
 	p, store := withClaim(), &objectcache.Store{}
 	env, w := claimEnv(store), &wakeTimer{now: t0}
+	phase := v1.ClaimPending
 	claimed := func(volume string) {
 		watch := store.Watch(claim.Target(p.Spec, &p.Spec.Spec.Volumes[0]))
 		watch.Listed, watch.Objects = true, map[string]world.Object{"default/c": {
-			Claim: &v1.PersistentVolumeClaim{Spec: v1.PersistentVolumeClaimSpec{VolumeName: volume}}}}
+			Claim: &v1.PersistentVolumeClaim{Spec: v1.PersistentVolumeClaimSpec{VolumeName: volume},
+				Status: v1.PersistentVolumeClaimStatus{Phase: phase}}}}
 	}
 	check := func(when string, want ...string) {
 		t.Helper()
@@ -53,6 +55,9 @@ func TestVolumeOfClaimIsRead(t *testing.T) {
 	check("before the claim is known")
 	claimed("")
 	check("before the claim names a volume")
+	claimed("pv-a")
+	check("before the claim is bound")
+	phase = v1.ClaimBound
 	claimed("pv-a")
 	check("the claim names a volume", "pv-a")
 	claimed("pv-b")

@@ -29,6 +29,16 @@ func (p *Pod) sharedVolume(u csi.Use, env *Env) volume.Shared {
 	return volume.Shared(state)
 }
 
+// planSharedVolumes plans the volumes of the pod: other objects are read for it.
+func (p *Pod) planSharedVolumes(env *Env) {
+	if env.CSI.Node == nil {
+		return
+	}
+	for _, name := range env.CSI.Node.Owners[p.UID] {
+		env.CSI.Enqueue(name)
+	}
+}
+
 // releaseShared takes back what the pod needs of CSI volumes, and reports whether the pod has to
 // wait because something is, or may be, published in its directory.
 func (p *Pod) releaseShared(env *Env) (waits bool) {

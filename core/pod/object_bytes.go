@@ -120,6 +120,7 @@ func (p *Pod) dropObjects(sum int, env *Env) {
 		excess.Dropped = append(excess.Dropped, object)
 	}
 	_, p.Watches.Objects = excess.divide(p.Watches.Objects)
+	p.planSharedVolumes(env)
 }
 
 // watchDropped watches the dropped objects again, if the node has as many watches left.
@@ -134,6 +135,7 @@ func (p *Pod) watchDropped(env *Env) {
 		p.watch(object, env)
 	}
 	p.Watches.Objects, excess.Dropped = all, nil
+	p.planSharedVolumes(env)
 }
 
 // lacksDroppedObject reports whether a container takes variables from an object that was dropped,

@@ -103,6 +103,8 @@ func volumeReferences(v *v1.Volume, add func(world.Resource, string)) {
 		add(world.ResourceConfigMaps, v.ConfigMap.Name)
 	case v.Secret != nil:
 		add(world.ResourceSecrets, v.Secret.SecretName)
+	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
+		add(world.ResourceSecrets, v.CSI.NodePublishSecretRef.Name)
 	case v.Projected != nil:
 		for _, source := range v.Projected.Sources {
 			switch {

@@ -110,7 +110,7 @@ func (s *Set) Plan(pod *v1.Pod, owner op.Owner, subject string,
 		case effects.Now().Before(due):
 			wake = timer.Soonest(wake, due)
 		case inFlight < budget.TokenRequestsMax: // the others follow: each completion causes a plan
-			t.Op = effects.Issue(owner, subject, requestTimeout, t.newRequest(pod))
+			t.Op = effects.IssueFor(string(pod.UID), owner, subject, requestTimeout, t.newRequest(pod))
 			inFlight++
 		}
 	}
