@@ -30,11 +30,13 @@ func (p *Pod) WantsRunsRemoved() bool {
 }
 
 func (p *Pod) dropsRuns() bool {
-	return p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason
+	return p.Termination.UnderPressure || p.IsEvicted() ||
+		p.Termination.Reason == admission.PreemptedReason
 }
 
-// keepRuns is called when the pod has not ended after all: its status is not final.
-func (p *Pod) keepRuns() { p.MayLoseRuns, p.FinalStatus = false, nil }
+// keepRuns is called when the pod has not ended after all. What its final status had of runs that
+// were removed stays: they tell it no more.
+func (p *Pod) keepRuns() { p.MayLoseRuns = false }
 
 // KeepFinalStatus keeps the final status of the pod, as the API server would return it.
 func (p *Pod) KeepFinalStatus(final *v1.PodStatus) {

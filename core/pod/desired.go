@@ -129,6 +129,7 @@ func (p *Pod) hasOutlivedShutdown(env *Env) bool { return p.mayRunAgain() && !en
 func (p *Pod) runAgain() {
 	p.Stage, p.Termination, p.Status.Phase = Syncing, Termination{}, v1.PodPending
 	p.keepRuns()
+	p.FinalStatus = nil
 	p.Storage, p.Cgroup = Storage{}, Cgroup{}
 }
 

@@ -51,12 +51,10 @@ func (p *Pod) isTerminationDurable() bool {
 	switch {
 	case p.NoLongerDesired || p.Spec == nil: // no source can start it again
 		return true
-	case IsTerminal(p.Spec.Status.Phase):
+	case IsTerminal(p.Spec.Status.Phase), p.Spec.DeletionTimestamp != nil: // the API server has it
 		return true
-	case p.Termination.Phase == "": // the API server has the deletion
-		return p.Spec.DeletionTimestamp != nil
 	}
-	return p.Record.Termination != nil
+	return p.Termination.Phase != "" && p.Record.Termination != nil
 }
 
 // hasCompleted reports whether the pod has ended by itself: an init container has failed and is not

@@ -20,16 +20,7 @@ func updateConditions(p *pod.Pod, now time.Time) {
 	sandbox := p.CurrentSandbox()
 	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
 	setCondition(p, v1.PodReadyToStartContainers, network, "", "", now)
-	if names := uninitialized(p); names.items == 0 || p.Status.Phase == v1.PodSucceeded {
-		reason := ""
-		if p.Status.Phase == v1.PodSucceeded {
-			reason = "PodCompleted"
-		}
-		setCondition(p, v1.PodInitialized, true, reason, "", now)
-	} else {
-		setCondition(p, v1.PodInitialized, false, "ContainersNotInitialized",
-			"containers with incomplete status: ["+names.String()+"]", now)
-	}
+	updateInitialized(p, now)
 	reason, message := terminalReason(p), ""
 	if names := unready(p); reason == "" && names.items > 0 {
 		reason = "ContainersNotReady"
@@ -47,6 +38,27 @@ func updateConditions(p *pod.Pod, now time.Time) {
 	updateDisruption(p, now)
 	updateResize(p, v1.PodResizePending, p.Resize.Pending)
 	updateResize(p, v1.PodResizeInProgress, p.Resize.InProgress)
+}
+
+// updateInitialized sets the condition Initialized. Once runs of the pod, which has ended, may have
+// been removed, it stays as it was: they tell it no more.
+func updateInitialized(p *pod.Pod, now time.Time) {
+	isKnown := slices.ContainsFunc(p.Status.Conditions, func(c pod.Condition) bool {
+		return c.Type == v1.PodInitialized
+	})
+	if p.MayLoseRuns && isKnown {
+		return
+	}
+	if names := uninitialized(p); names.items == 0 || p.Status.Phase == v1.PodSucceeded {
+		reason := ""
+		if p.Status.Phase == v1.PodSucceeded {
+			reason = "PodCompleted"
+		}
+		setCondition(p, v1.PodInitialized, true, reason, "", now)
+	} else {
+		setCondition(p, v1.PodInitialized, false, "ContainersNotInitialized",
+			"containers with incomplete status: ["+names.String()+"]", now)
+	}
 }
 
 // updateResize sets or removes a condition about a resize. A pod that has ended is not resized.

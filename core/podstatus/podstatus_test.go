@@ -93,6 +93,27 @@ func TestInitializedOfAFailedPod(t *testing.T) {
 	}
 }
 
+// The condition Initialized of a pod that has ended stays when its runs have been removed.
+func TestInitializedWithoutRuns(t *testing.T) {
+	p := newPod(v1.RestartPolicyNever, newRun(0, pod.Exited, 1))
+	p.Spec.Spec.InitContainers = []v1.Container{{Name: "setup", Image: "i"}}
+	p.Termination.Phase = v1.PodFailed
+	p.Stage, p.Record.Termination = pod.Terminated, &p.Termination
+	initialized := func() bool {
+		Update(p, t0)
+		return slices.ContainsFunc(p.Status.Conditions, func(c pod.Condition) bool {
+			return c.Type == v1.PodInitialized && c.Status
+		})
+	}
+	if !initialized() {
+		t.Error("not initialized although an app container has run")
+	}
+	p.MayLoseRuns, p.Containers = true, nil
+	if !initialized() {
+		t.Error("not initialized any more without runs")
+	}
+}
+
 // The time of a condition's last transition changes with its status alone.
 func TestLastTransition(t *testing.T) {
 	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))

@@ -51,6 +51,7 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 	if IsTerminal(merged) {
 		keepEnds(merged.InitContainerStatuses, stored.InitContainerStatuses)
 		keepEnds(merged.ContainerStatuses, stored.ContainerStatuses)
+		keepEnds(merged.EphemeralContainerStatuses, stored.EphemeralContainerStatuses)
 	}
 	keepLastTermination(merged.InitContainerStatuses, stored.InitContainerStatuses)
 	keepLastTermination(merged.ContainerStatuses, stored.ContainerStatuses)

@@ -3,6 +3,7 @@ package statuswriter
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,34 @@ func TestSharedConditions(t *testing.T) {
 	merged := merge(&object.Spec, &object.Status, &v1.PodStatus{Conditions: own})
 	if len(merged.Conditions) != 2 || merged.Conditions[1].Reason != "TerminationByKubelet" {
 		t.Errorf("conditions %+v", merged.Conditions)
+	}
+}
+
+// How containers of a terminal pod have ended stays when their runs have been removed, unless a
+// later run of them was.
+func TestEndsOfRemovedRunsAreKept(t *testing.T) {
+	status := func(restarts int32, code *int32) *v1.PodStatus {
+		c := v1.ContainerStatus{Name: "c", RestartCount: restarts}
+		if code != nil {
+			c.ContainerID = "id"
+			c.State.Terminated = &v1.ContainerStateTerminated{ExitCode: *code}
+		}
+		list := []v1.ContainerStatus{c}
+		return &v1.PodStatus{InitContainerStatuses: list, ContainerStatuses: slices.Clone(list),
+			EphemeralContainerStatuses: slices.Clone(list)}
+	}
+	code := int32(7)
+	for removed, isKept := range map[int32]bool{0: true, 2: true, 3: false} {
+		desired := status(removed, nil)
+		desired.Phase = v1.PodFailed
+		merged := merge(&v1.PodSpec{}, status(2, &code), desired)
+		for _, c := range slices.Concat(merged.InitContainerStatuses, merged.ContainerStatuses,
+			merged.EphemeralContainerStatuses) {
+			end := c.State.Terminated
+			if got := end != nil && end.ExitCode == code; got != isKept {
+				t.Errorf("removed after %d restarts: %+v", removed, c)
+			}
+		}
 	}
 }
 
