@@ -114,8 +114,8 @@ type Publication struct {
 	Mounted     bool `json:"mounted,omitempty"`
 	DirMade     bool `json:"dirMade,omitempty"`
 	DataWritten bool `json:"dataWritten,omitempty"`
-	// Checked reports whether there is a directory at its path: a driver may answer without doing
-	// anything.
+	// Checked reports whether there is something at its path, of a block volume a device: a driver may
+	// answer without doing anything.
 	Checked bool `json:"checked,omitempty"`
 	// Block is set for a device. Bound, Held and Linked are what was done to give it to the pod.
 	Block  bool `json:"block,omitempty"`

@@ -411,7 +411,7 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		return time.Time{}
 	case effects.Now().Before(i.PullNotBefore):
 		return i.PullNotBefore
-	case !s.hasNodeCredentials(i, effects):
+	case !s.askForNodeCredentials(i, effects):
 		return time.Time{}
 	}
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
@@ -429,9 +429,9 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 	return i.PullIssued.Add(pullCheckPeriod)
 }
 
-// hasNodeCredentials reports whether all sources of the node's credentials have been asked for an
-// image. It asks the next one.
-func (s *Store) hasNodeCredentials(i *Image, effects *op.Effects) bool {
+// askForNodeCredentials asks the next source of the node's credentials for an image, and reports
+// whether all of them have been asked.
+func (s *Store) askForNodeCredentials(i *Image, effects *op.Effects) bool {
 	if i.Round.Op != 0 {
 		return false
 	}

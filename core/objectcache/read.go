@@ -134,9 +134,13 @@ func (s *Store) Plan(key timer.Key, effects *op.Effects) time.Time {
 	if due.IsZero() || effects.Now().Before(due) {
 		return due
 	}
-	// Several pods share an object, all of the namespace that the object is in. The reads of objects
-	// without a namespace, which are few for each pod, share one.
-	w.Read.Op = effects.IssueFor("namespace/"+w.Target.Namespace, key, "", readTimeout,
+	// Several pods share an object, all of the namespace that the object is in. An object without a
+	// namespace, such as the volume of a claim, is read for one of its users.
+	tenant := "namespace/" + w.Target.Namespace
+	if w.Target.Namespace == "" && len(w.Users) > 0 {
+		tenant = w.Users[0]
+	}
+	w.Read.Op = effects.IssueFor(tenant, key, "", readTimeout,
 		&world.GetObject{Resource: w.Target.Resource, Namespace: w.Target.Namespace,
 			Name: w.Target.Name})
 	return time.Time{}

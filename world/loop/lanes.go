@@ -15,30 +15,31 @@ type Lane int
 
 // The lanes.
 const (
-	LaneList      Lane = iota // listing sandboxes and containers in the runtime
-	LaneObserve               // reading the status of one object in the runtime
-	LaneAct                   // creating, starting and removing in the runtime
-	LaneStop                  // stopping containers and sandboxes, which takes up to the grace period
-	LanePull                  // pulling images
-	LaneFS                    // short file system operations
-	LaneRemove                // removing whole trees
-	LaneMeasure               // measuring whole trees
-	LaneTree                  // other file system operations on large files or whole trees
-	LaneProbe                 // requests to containers by probes and hooks
-	LaneStream                // the stream of container events
-	LaneHost                  // cgroups
-	LaneAPI                   // reading and writing API objects
-	LaneStatus                // writing pod statuses, separate so that reads do not delay them
-	LaneHeartbeat             // the Node object and its lease, separate so that nothing delays them
-	LaneHostPath              // paths that may hang: of pods' authors, file systems
-	LanePlugin                // requests to plugins, which may hang
-	LaneCSI                   // calls of CSI drivers, which may take minutes or hang
+	LaneList       Lane = iota // listing sandboxes and containers in the runtime
+	LaneObserve                // reading the status of one object in the runtime
+	LaneAct                    // creating, starting and removing in the runtime
+	LaneStop                   // stopping containers and sandboxes, which takes up to the grace period
+	LanePull                   // pulling images
+	LaneFS                     // short file system operations
+	LaneRemove                 // removing whole trees
+	LaneMeasure                // measuring whole trees
+	LaneTree                   // other file system operations on large files or whole trees
+	LaneProbe                  // requests to containers by probes and hooks
+	LaneStream                 // the stream of container events
+	LaneHost                   // cgroups
+	LaneAPI                    // reading and writing API objects
+	LaneStatus                 // writing pod statuses, separate so that reads do not delay them
+	LaneHeartbeat              // the Node object and its lease, separate so that nothing delays them
+	LaneHostPath               // paths that may hang: of pods' authors, file systems
+	LanePlugin                 // requests to plugins, which may hang
+	LaneCredential             // programs that provide credentials for images, each a process
+	LaneCSI                    // calls of CSI drivers, which may take minutes or hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "remove",
 	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "plugin",
-	"csi"}
+	"credential", "csi"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -103,8 +104,10 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneProbe
 	case world.PortAPI:
 		return LaneAPI
-	case world.PortPlugins, world.PortCredentials:
+	case world.PortPlugins:
 		return LanePlugin
+	case world.PortCredentials:
+		return LaneCredential
 	case world.PortCSI:
 		return LaneCSI
 	default:
@@ -123,15 +126,16 @@ type Limits struct {
 // less than the container that each is for. Their limits have room for 32 stops and 16 probes of
 // each of podsMax pods. An operation on a tree keeps the disk busy, and one on a host path may
 // hang; both occupy a thread, so there are fewer. Each of world.PluginSocketsMax sockets has one
-// request, and more only after its file was replaced. The calls of CSI drivers mostly wait, one for
-// each volume at a time.
+// request, and more only after its file was replaced. A program that provides credentials is a
+// process of its own, and the author of any pod can have it started. The calls of CSI drivers mostly
+// wait, one for each volume at a time.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	InFlight: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 8192, LanePull: 32, LaneFS: 64,
 		LaneRemove: 64, LaneMeasure: 16, LaneTree: 16, LaneProbe: 4096, LaneStream: 2, LaneHost: 64,
 		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256, LanePlugin: 256,
-		LaneCSI: 256,
+		LaneCredential: 16, LaneCSI: 256,
 	},
 }
 

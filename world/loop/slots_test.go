@@ -32,10 +32,11 @@ var sampleBodies = [laneCount]func(n int) any{
 	LaneStatus: func(int) any {
 		return &world.PatchObject{Resource: world.ResourcePods, Status: true}
 	},
-	LaneHeartbeat: func(int) any { return &world.GetObject{Resource: world.ResourceNodes} },
-	LaneHostPath:  func(int) any { return &world.StatPath{} },
-	LanePlugin:    func(int) any { return &world.GetPluginInfo{} },
-	LaneCSI:       func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
+	LaneHeartbeat:  func(int) any { return &world.GetObject{Resource: world.ResourceNodes} },
+	LaneHostPath:   func(int) any { return &world.StatPath{} },
+	LanePlugin:     func(int) any { return &world.GetPluginInfo{} },
+	LaneCredential: func(int) any { return &world.GetCredentials{} },
+	LaneCSI:        func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
 }
 
 // sharing drives a loop with one fake port, whose operations complete only when the test says so.
@@ -53,7 +54,7 @@ func newSharing(t *testing.T, limits Limits) *sharing {
 	s := &sharing{t: t, core: &scriptedCore{}, port: &recordingPort{}, now: t0}
 	ports := map[world.PortName]world.Port{}
 	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI, world.PortHost,
-		world.PortNetwork, world.PortPlugins, world.PortCSI} {
+		world.PortNetwork, world.PortPlugins, world.PortCredentials, world.PortCSI} {
 		ports[name] = s.port
 	}
 	s.loop = New(Options{Core: s.core, Limits: limits, Ports: ports})
