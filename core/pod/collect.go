@@ -30,8 +30,7 @@ func (p *Pod) WantsRunsRemoved() bool {
 }
 
 func (p *Pod) dropsRuns() bool {
-	return p.Termination.UnderPressure || p.IsEvicted() ||
-		p.Termination.Reason == admission.PreemptedReason
+	return p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason
 }
 
 // keepRuns is called when the pod has not ended after all. What its final status had of runs that

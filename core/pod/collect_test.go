@@ -8,20 +8,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The runs of a pod are removed that was hastened in its end for the sake of the node: others wait
-// for the space.
-func TestRunsOfHastenedPodAreRemoved(t *testing.T) {
+// An eviction for a disk waits for the containers of its victim, unless the pod was ending for
+// another reason already, and keeps them.
+func TestFreedDisk(t *testing.T) {
 	for _, c := range []struct {
-		reason        string
-		underPressure bool
-		want          bool
+		reason string
+		runs   int
+		want   bool
 	}{
-		{"DeadlineExceeded", false, false}, {"DeadlineExceeded", true, true}, {ReasonEvicted, true, true},
+		{ReasonEvicted, 1, false}, {ReasonEvicted, 0, true}, {"DeadlineExceeded", 1, true},
+		{reasonDeleted, 1, false},
 	} {
-		p := podWith(&v1.Pod{}, Container{Name: "a", State: Exited})
-		p.Stage = Terminated
-		p.Termination = Termination{Reason: c.reason, UnderPressure: c.underPressure}
-		if got := p.WantsRunsRemoved(); got != c.want {
+		p := podWith(&v1.Pod{}, make([]Container, c.runs)...)
+		p.Stage, p.Storage.ReleaseSteps = Terminated, releaseStepsOfDesired
+		p.Termination = Termination{Reason: c.reason, UnderPressure: true}
+		p.NoLongerDesired = c.reason == reasonDeleted
+		if got := p.HasFreedDisk(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

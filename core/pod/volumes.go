@@ -273,10 +273,12 @@ func (p *Pod) NeedsVolume(persistentVolume string) bool {
 // HasFreedMemory reports whether the pod has ended and its volumes in memory are unmounted.
 func (p *Pod) HasFreedMemory() bool { return p.Stage == Terminated && p.Storage.Unmounted }
 
-// HasFreedDisk reports whether the pod has ended and its volumes and containers are removed, with
-// their writable layers and logs.
+// HasFreedDisk reports whether the pod has ended and its volumes are removed, and so are its
+// containers, with their writable layers and logs, if it was evicted. Those of a pod that has ended
+// for another reason, and was only hastened, are removed by the next reclaim.
 func (p *Pod) HasFreedDisk() bool {
-	return p.Stage == Terminated && len(p.Containers) == 0 && (p.DirRemoved ||
+	keepsRuns := !p.dropsRuns() && !p.NoLongerDesired
+	return p.Stage == Terminated && (len(p.Containers) == 0 || keepsRuns) && (p.DirRemoved ||
 		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
 }
 

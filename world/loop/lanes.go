@@ -127,8 +127,8 @@ type Limits struct {
 // each of podsMax pods. An operation on a tree keeps the disk busy, and one on a host path may
 // hang; both occupy a thread, so there are fewer. Each of world.PluginSocketsMax sockets has one
 // request, and more only after its file was replaced. A program that provides credentials is a
-// process of its own, and the author of any pod can have it started. The calls of CSI drivers mostly
-// wait, one for each volume at a time.
+// process of its own, and the author of any pod can have it started. The calls of CSI drivers
+// mostly wait, one for each volume at a time.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	InFlight: [laneCount]int{
