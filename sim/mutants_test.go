@@ -2375,6 +2375,13 @@ var mutants = []mutant{
 		scenario: "power-loss", plan: "refused-in-shutdown-ran.yaml",
 	},
 	{
+		name:     "the images that containers mount are in use by the specs of their pods alone",
+		file:     "core/imagegc.go",
+		old:      "			refs = append(refs, p.Containers[i].MountedImages...)",
+		new:      "			refs = append(refs, p.Containers[i].MountedImages[:0]...)",
+		scenario: "image-churn", plan: "orphan-mounts-image.yaml",
+	},
+	{
 		name:     "a pressure condition lasts for two transition periods",
 		file:     "core/eviction/observe.go",
 		old:      "met && now.Sub(at) < m.Transition {",

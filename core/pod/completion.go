@@ -293,6 +293,7 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 	c.FinishedAt = timeFromNanos(status.GetFinishedAt())
 	c.ExitCode, c.Reason = status.GetExitCode(), budget.Cut(status.GetReason(), budget.ReasonMax)
 	c.Message = budget.CutMessage(status.GetMessage())
+	c.MountedImages = mountedImages(status)
 	c.setUser(status.GetUser().GetLinux())
 	c.Actuation.Reported = reportedAmounts(status.GetResources().GetLinux())
 	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
@@ -303,6 +304,18 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 		p.locateTerminationMessage(c, status, env.Node)
 		p.recordBackoffEvent(c, env)
 	}
+}
+
+// mountedImages returns the images that a container mounts, as the runtime has reported them.
+func mountedImages(status *runtimeapi.ContainerStatus) (refs []string) {
+	for _, m := range status.GetMounts() {
+		ref := m.GetImage().GetImage()
+		if ref != "" && len(ref) <= budget.ImageReferenceMax && len(refs) < budget.ImagesMax &&
+			!slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 // setUser sets the user of the container's first process, as the runtime has reported it. The

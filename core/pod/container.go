@@ -76,13 +76,15 @@ type Container struct {
 	Probers        []probe.Prober `json:"probers,omitempty"`
 	Stop           *Stop          `json:"stop,omitempty"` // set once a stop has started
 
-	State      State     `json:"state"`
-	Inspected  State     `json:"inspected,omitempty"` // of the next fields, by ContainerStatus
-	Image      string    `json:"image,omitempty"`
-	ImageID    string    `json:"imageID,omitempty"`
-	CreatedAt  time.Time `json:"createdAt"`
-	StartedAt  time.Time `json:"startedAt"`
-	FinishedAt time.Time `json:"finishedAt"`
+	State     State  `json:"state"`
+	Inspected State  `json:"inspected,omitempty"` // of the next fields, by ContainerStatus
+	Image     string `json:"image,omitempty"`
+	ImageID   string `json:"imageID,omitempty"`
+	// MountedImages are the images that it mounts. They are in use as long as the runtime has it.
+	MountedImages []string  `json:"mountedImages,omitempty"`
+	CreatedAt     time.Time `json:"createdAt"`
+	StartedAt     time.Time `json:"startedAt"`
+	FinishedAt    time.Time `json:"finishedAt"`
 	// By the agent's own clock, for this agent's own requests and observations:
 	StartIssuedAt   time.Time `json:"startIssuedAt"`   // when StartContainer was issued
 	RunningSeenAt   time.Time `json:"runningSeenAt"`   // when it was first known to run
