@@ -83,7 +83,11 @@ func (*apiTerminalStopped) checkFact(m *model, f *truth.Fact) *finding {
 		isTerminalPhase(f.Write.Before.Pod.Status.Phase) {
 		return nil
 	}
-	if runs := m.podsOfObject(f.Write.After.Pod); len(runs) == 1 && runs[0].liveContainers > 0 {
+	// A static pod that has ended runs again with the next agent, while the write of the last one may
+	// still be under way.
+	isLate := isMirror(f.Write.After.Pod) && f.Write.Incarnation < m.agentStarts
+	if runs := m.podsOfObject(f.Write.After.Pod); len(runs) == 1 && runs[0].liveContainers > 0 &&
+		!isLate {
 		return findingf("pod %s is reported as %s, but %s runs", runs[0],
 			f.Write.After.Pod.Status.Phase, runs[0].anyLiveContainer())
 	}

@@ -55,12 +55,29 @@ func TestAPITerminalStopped(t *testing.T) {
 			s.startPod(never)
 			s.storePhase(1, v1.PodRunning, v1.PodFailed)
 		}},
+		{"a late write of the agent before, of a mirror", "", lateTerminalWrite(1)},
+		{"a write of this agent, of a mirror", "api-terminal-stopped", lateTerminalWrite(2)},
 		{"started again", "api-terminal-stopped", func(s *script) {
 			s.setDesired(spec("u1", always, "app"))
 			s.storePhase(1, v1.PodPending, v1.PodFailed)
 			s.start(s.sandbox("u1", 0), "app", 0)
 		}},
 	})
+}
+
+// lateTerminalWrite has a static pod run with the second agent when a terminal phase of its mirror
+// is stored that one of the agents has written.
+func lateTerminalWrite(life int) func(*script) {
+	return func(s *script) {
+		s.restartAgent()
+		s.startPod(never)
+		before, after := s.served("u1", v1.PodRunning), s.served("u1", v1.PodFailed)
+		for _, object := range []*v1.Pod{before, after} {
+			object.UID = "mirror"
+			object.Annotations = map[string]string{"kubernetes.io/config.mirror": "u1"}
+		}
+		s.store(life, before, after)
+	}
 }
 
 func TestAPIIdentity(t *testing.T) {
