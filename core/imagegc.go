@@ -30,12 +30,12 @@ func (a *Agent) imageGCEnv() *imagegc.Env {
 		References: a.imageReferences, Warn: a.warnOfNode}
 }
 
-// imageReferences returns the images that pods use or will soon use, by name and ID: those of
-// the pods that need them, of manifests that no pod has yet, and those that are being pulled. The
-// images of containers are listed by the runtime, so a pod that has ended uses none besides those
-// that they mount (handleImageVolumes in pkg/kubelet/images/image_gc_manager.go). Pods
-// of the API server that were not admitted name as many images as their authors like, and keep none
-// of them.
+// imageReferences returns the images that pods use or will soon use, by name and ID: those of the
+// pods that need them, of manifests that no pod has yet, those that containers mount
+// (handleImageVolumes in pkg/kubelet/images/image_gc_manager.go), and those that are being pulled.
+// The images that containers run are listed by the runtime, so a pod that has ended uses none
+// besides. Pods of the API server that were not admitted name as many images as their authors like,
+// and keep none of them.
 func (a *Agent) imageReferences(forEviction bool) []string {
 	var refs []string
 	for _, uid := range a.podUIDs {

@@ -24,7 +24,7 @@ type mutant struct {
 	old, new string
 	also     *edit
 	scenario string
-	seeds    string // the first of which found it last
+	seeds    string // to try; they begin with 1, or with the one that found it last
 	plan     string // in scenarios/bugs, for a bug that fewer than one seed in 500 finds
 }
 

@@ -59,7 +59,7 @@ func VolumeTarget(name string) world.WatchTarget {
 
 // VolumeName returns the persistent volume that a claim is bound to. A node may read it once the
 // volume is bound to the claim, which comes first (the node authorizer); what a claim names before
-// that is its author's word. The name is empty while the claim is not known or not bound.
+// that is the choice of its author. The name is empty while the claim is not known or not bound.
 func VolumeName(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) string {
 	found := lookup(objects, Target(pod, v))
 	if found.object != nil && found.object.Claim.Status.Phase == v1.ClaimBound {

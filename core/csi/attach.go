@@ -63,7 +63,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if !isAttached(env.Object, v.name()) {
 		return false, n.reportOverdue(v, env)
 	}
-	v.issueWithin(apiTimeout, subjectAttach,
+	v.issueWithin(subjectAttach, apiTimeout,
 		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)}, env)
 	return false, time.Time{}
 }

@@ -110,7 +110,7 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 	}
 	subject := subjectExpand + u.target()
 	if e.Claim == nil {
-		v.issueWithin(apiTimeout, subject,
+		v.issueWithin(subject, apiTimeout,
 			&world.GetObject{Resource: world.ResourceClaims, Namespace: u.Namespace, Name: u.Claim}, env)
 		return true, false, wake
 	}
@@ -189,7 +189,7 @@ func (v *Volume) patchClaim(subject string, status map[string]any, env *Env) {
 	if err != nil {
 		panic("csi: encoding a patch of a claim: " + err.Error())
 	}
-	v.issueWithin(apiTimeout, subject, &world.PatchObject{
+	v.issueWithin(subject, apiTimeout, &world.PatchObject{
 		Resource: world.ResourceClaims, Namespace: claim.Namespace, Name: claim.Name, Status: true,
 		Patch: patch}, env)
 }

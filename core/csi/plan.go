@@ -114,15 +114,15 @@ func (v *Volume) tenant(subject string) string {
 
 // call issues a call to the driver of a volume.
 func (v *Volume) call(subject string, body any, env *Env) {
-	v.issueWithin(callTimeout, subject, body, env)
+	v.issueWithin(subject, callTimeout, body, env)
 }
 
 // issue issues an operation on files of the node's own disk.
 func (v *Volume) issue(subject string, body any, env *Env) {
-	v.issueWithin(fsTimeout, subject, body, env)
+	v.issueWithin(subject, fsTimeout, body, env)
 }
 
-func (v *Volume) issueWithin(timeout time.Duration, subject string, body any, env *Env) {
+func (v *Volume) issueWithin(subject string, timeout time.Duration, body any, env *Env) {
 	v.Op = env.Effects.IssueFor(v.tenant(subject), VolumeKey(v.name()), subject, timeout, body)
 }
 

@@ -187,14 +187,16 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 }
 
 // findReference returns which other mount shows the staged volume; empty if none does. It is a last
-// check: a publication that is known is unpublished before. Devices have the mount of a file system
-// of devices, so those of a block volume are known by their directories.
+// check: a publication that is known is unpublished before. The device of a block volume is bound
+// from the file system of all devices, so its mounts are known by their directories.
 func (n *Node) findReference(v *Volume, listed *world.MountsListed) string {
 	path := n.stagingPath(v)
-	for _, m := range listed.Mounts {
-		if v.Device != "" && (strings.HasPrefix(m.Path, n.boundDir(v.Device)+"/") ||
-			strings.HasPrefix(m.Path, n.publishDir(v.Device)+"/")) {
-			return stillMounted(path, m.Path)
+	if v.Device != "" {
+		bound, published := n.boundDir(v.Device)+"/", n.publishDir(v.Device)+"/"
+		for _, m := range listed.Mounts {
+			if strings.HasPrefix(m.Path, bound) || strings.HasPrefix(m.Path, published) {
+				return stillMounted(path, m.Path)
+			}
 		}
 	}
 	var staged *world.Mount

@@ -209,8 +209,9 @@ func secretTarget(ref *v1.SecretReference) world.WatchTarget {
 }
 
 // watchSecrets watches the secrets that the uses of a volume name, and no others. A volume without
-// uses has none. Those of persistent volumes are the word of an administrator; one that a pod names
-// is watched as long as it is for the pod, whose budget it belongs to.
+// uses has none. The secrets of persistent volumes are named by administrators. The secret of an
+// inline volume is named by the author of its pod, and counts for the pod: it is watched as long as
+// the pod watches it.
 func (n *Node) watchSecrets(v *Volume, env *Env) {
 	needed := map[world.WatchTarget]bool{}
 	for _, u := range v.Uses { //ordered: into a set

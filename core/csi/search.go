@@ -251,7 +251,8 @@ func readData(read *world.FilesRead) (volumeData, bool) {
 func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 	data, ok := readData(read)
 	name := UniqueName(data.Driver, data.Handle)
-	// What uses take up leaves room for what is found: earlier agents were bound as well.
+	// Uses that were declared before the search leave room for what it finds: earlier agents had the
+	// same bound.
 	if ok && n.Volumes[name] == nil && len(n.Volumes) >= 2*volumesMax {
 		ok = false
 	}

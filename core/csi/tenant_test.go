@@ -63,8 +63,8 @@ func TestRoomForVolumes(t *testing.T) {
 	if !refused("greedy") {
 		t.Error("a pod with many volumes takes more than its part of the node")
 	}
-	fill("small", volumesFew)
-	fill("smaller", volumesFew-1)
+	fill("small", volumesSmallMax)
+	fill("smaller", volumesSmallMax-1)
 	if refused("smaller") {
 		t.Error("a pod with few volumes is refused one more")
 	}

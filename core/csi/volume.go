@@ -185,14 +185,15 @@ func (u *Use) target() string { return TargetOf(u.UID, u.SpecName) }
 
 // The bounds of volumes.
 const (
-	volumesMax   = 4096    // records of volumes, but for those that are found at the start
-	volumesFew   = 8       // of a pod, for which there is room beyond volumesLargeMax
+	volumesMax = 4096 // records of volumes, but for those that are found at the start
+	// A pod with volumesSmallMax volumes gets no more if there are volumesLargeMax on the node.
+	volumesSmallMax = 8
+	volumesLargeMax = volumesMax / 4 * 3
+
 	handleMax    = 8 << 10 // bytes of a handle
 	dataMax      = 64 << 10
 	specNameMax  = world.NameBytesMax
 	uniquePrefix = "kubernetes.io/csi/"
-
-	volumesLargeMax = volumesMax / 4 * 3
 )
 
 // UniqueName returns the name of a volume in the status of the Node.
@@ -339,9 +340,9 @@ func (n *Node) noRoom(uid string) string {
 	switch {
 	case len(n.Volumes) >= volumesMax:
 		return fmt.Sprintf("the node has %d CSI volumes, and can have no more", volumesMax)
-	case len(n.Volumes) >= volumesLargeMax && len(n.Owners[uid]) >= volumesFew:
+	case len(n.Volumes) >= volumesLargeMax && len(n.Owners[uid]) >= volumesSmallMax:
 		return fmt.Sprintf("the node has %d CSI volumes, and the rest is for pods with at most %d",
-			volumesLargeMax, volumesFew)
+			volumesLargeMax, volumesSmallMax)
 	}
 	return ""
 }

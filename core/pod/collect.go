@@ -33,8 +33,8 @@ func (p *Pod) dropsRuns() bool {
 	return p.IsEvicted() || p.Termination.Reason == admission.PreemptedReason
 }
 
-// keepRuns is called when the pod has not ended after all. What its final status had of runs that
-// were removed stays: they tell it no more.
+// keepRuns is called when the pod has not ended after all. The final status stays: nothing else has
+// the ends of the runs that were removed.
 func (p *Pod) keepRuns() { p.MayLoseRuns = false }
 
 // KeepFinalStatus keeps the final status of the pod, as the API server would return it.

@@ -80,7 +80,7 @@ type Container struct {
 	Inspected State  `json:"inspected,omitempty"` // of the next fields, by ContainerStatus
 	Image     string `json:"image,omitempty"`
 	ImageID   string `json:"imageID,omitempty"`
-	// MountedImages are the images that it mounts. They are in use as long as the runtime has it.
+	// MountedImages are the image volumes. They are in use as long as the runtime has the container.
 	MountedImages []string  `json:"mountedImages,omitempty"`
 	CreatedAt     time.Time `json:"createdAt"`
 	StartedAt     time.Time `json:"startedAt"`

@@ -29,7 +29,7 @@ func (p *Pod) sharedVolume(u csi.Use, env *Env) volume.Shared {
 	return volume.Shared(state)
 }
 
-// planSharedVolumes plans the volumes of the pod: other objects are read for it.
+// planSharedVolumes has the volumes of the pod planned, when other objects are watched for the pod.
 func (p *Pod) planSharedVolumes(env *Env) {
 	if env.CSI.Node == nil {
 		return

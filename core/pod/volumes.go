@@ -274,12 +274,17 @@ func (p *Pod) NeedsVolume(persistentVolume string) bool {
 func (p *Pod) HasFreedMemory() bool { return p.Stage == Terminated && p.Storage.Unmounted }
 
 // HasFreedDisk reports whether the pod has ended and its volumes are removed, and so are its
-// containers, with their writable layers and logs, if it was evicted. Those of a pod that has ended
-// for another reason, and was only hastened, are removed by the next reclaim.
+// containers, with their writable layers and logs, if it was evicted or is not desired any more.
+// Those of another pod, whose end was only hastened, are removed by the next reclaim.
 func (p *Pod) HasFreedDisk() bool {
-	keepsRuns := !p.dropsRuns() && !p.NoLongerDesired
-	return p.Stage == Terminated && (len(p.Containers) == 0 || keepsRuns) && (p.DirRemoved ||
-		!p.NoLongerDesired && p.Storage.ReleaseSteps >= releaseStepsOfDesired)
+	hasRuns := len(p.Containers) > 0
+	switch {
+	case p.Stage != Terminated, p.dropsRuns() && hasRuns:
+		return false
+	case p.NoLongerDesired:
+		return p.DirRemoved && !hasRuns
+	}
+	return p.DirRemoved || p.Storage.ReleaseSteps >= releaseStepsOfDesired
 }
 
 // stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are

@@ -41,7 +41,7 @@ func updateConditions(p *pod.Pod, now time.Time) {
 }
 
 // updateInitialized sets the condition Initialized. Once runs of the pod, which has ended, may have
-// been removed, it stays as it was: they tell it no more.
+// been removed, the condition stays as it was: the runs that are left do not show it.
 func updateInitialized(p *pod.Pod, now time.Time) {
 	isKnown := slices.ContainsFunc(p.Status.Conditions, func(c pod.Condition) bool {
 		return c.Type == v1.PodInitialized
