@@ -277,6 +277,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,
 			CountShortenedSleep:  func() { a.state.Metrics.SleepsShortened++ },
+			NoteImageUse:         func(id string) { a.state.ImageGC.NoteUse(id, a.state.Now) },
 			CountVolumeOperation: a.state.Metrics.recordVolumeOperation,
 			CountResize:          a.state.Metrics.recordResize,
 		}

@@ -2382,6 +2382,13 @@ var mutants = []mutant{
 		scenario: "image-churn", plan: "orphan-mounts-image.yaml",
 	},
 	{
+		name:     "only rounds see that an image is used",
+		file:     "core/pod/images.go",
+		old:      "	env.NoteImageUse(images.Container.ID)",
+		new:      "	env.NoteImageUse(\"\")",
+		scenario: "image-churn", plan: "image-used-between-rounds.yaml",
+	},
+	{
 		name:     "a pressure condition lasts for two transition periods",
 		file:     "core/eviction/observe.go",
 		old:      "met && now.Sub(at) < m.Transition {",

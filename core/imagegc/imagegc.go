@@ -190,6 +190,14 @@ func (c *Collector) noteUses(r *Round, env *Env, now time.Time) map[string]bool 
 	return used
 }
 
+// NoteUse records that a container which is created now uses the image with an ID: it may have been
+// removed before a round lists the containers.
+func (c *Collector) NoteUse(id string, now time.Time) {
+	if r := c.Records[id]; r != nil {
+		r.LastUsed = now
+	}
+}
+
 // candidates returns the unused images in the order of their removal: that which was not used for
 // the longest time first, of the same age that which was detected first.
 func (c *Collector) candidates(used, tried map[string]bool) []string {

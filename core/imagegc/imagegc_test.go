@@ -214,6 +214,18 @@ func TestRemovesByAge(t *testing.T) {
 	}
 }
 
+// The age of an image counts from the creation of a container that no round has seen.
+func TestUseBetweenRounds(t *testing.T) {
+	n := newNode(Settings{HighPercent: 100, LowPercent: 80, AgeMax: 12 * time.Minute})
+	n.expect(t, 0, "")
+	n.expect(t, 2*period, "")
+	n.c.NoteUse("c", n.now.Add(time.Minute))
+	n.c.NoteUse("unknown", n.now)
+	n.expect(t, period, "a b d")
+	n.expect(t, period, "")
+	n.expect(t, period, "c")
+}
+
 // While the pods of the API server are not known, images are removed for space alone.
 func TestPodsUnknown(t *testing.T) {
 	n := newNode(Settings{HighPercent: 85, LowPercent: 80, AgeMax: 12 * time.Minute})

@@ -234,6 +234,7 @@ func (p *Pod) createContainer(container *v1.Container, env *Env) bool {
 		return false
 	}
 	p.Creating = &run
+	noteImageUses(images, env)
 	env.Effects.CountWork(p.checks.byName[container.Name].expanded +
 		len(config.Envs)*budget.ExpandedVariable)
 	p.Op = env.Effects.Issue(p.Key(), container.Name, env.Node.RuntimeTimeout,

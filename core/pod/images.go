@@ -87,6 +87,18 @@ func (p *Pod) ensureImages(container *v1.Container, env *Env) (criconfig.Images,
 	return present, true
 }
 
+// noteImageUses notes the images that a container uses, so that none of them counts as unused for
+// long when the container is soon removed.
+func noteImageUses(images criconfig.Images, env *Env) {
+	if env.NoteImageUse == nil {
+		return
+	}
+	env.NoteImageUse(images.Container.ID)
+	for _, volume := range images.Volumes { //ordered: each image alone
+		env.NoteImageUse(volume.ID)
+	}
+}
+
 // releaseImages stops waiting for the images of a container. It is called when the container is
 // created or the attempt has failed: before that, a plan that finds the images again does not ask
 // for another pull.

@@ -56,6 +56,9 @@ type Env struct {
 	// that did not last; nil to count nothing.
 	CountImageRequest   func(policy v1.PullPolicy, decision image.Decision)
 	CountShortenedSleep func()
+	// NoteImageUse notes that a container which is created now uses the image with an ID; nil to note
+	// nothing.
+	NoteImageUse func(id string)
 	// CountVolumeOperation counts how long an operation on a volume took; nil to count nothing.
 	CountVolumeOperation func(plugin volume.Plugin, operation VolumeOperation, took time.Duration,
 		failed bool)
