@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"seedlet.dev/realworld/regularfile"
 	"seedlet.dev/world"
@@ -87,7 +88,7 @@ func readFile(path string, bytesMax int64) (world.File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return file, err
 	case errors.Is(err, regularfile.ErrNotRegular): // it has replaced the file
-		return file, &fs.PathError{Op: "read", Path: path, Err: syscall.ENOENT}
+		return file, &fs.PathError{Op: "read", Path: path, Err: unix.ENOENT}
 	case errors.Is(err, regularfile.ErrTooLarge):
 		file.Err = world.Errorf(world.KindExhausted, "ReadFiles", "%v", err)
 	case err != nil:
@@ -124,10 +125,24 @@ func listDir(path string) (*world.DirListed, error) {
 	return result, nil
 }
 
+// openDir opens a directory without the calls by which os.OpenFile finds out whether a file can be
+// waited for.
+func openDir(path string) (*os.File, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case err != unix.EINTR:
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+	}
+}
+
 // readDir returns the entries of a directory in the order of their names.
 func readDir(path string) ([]fs.DirEntry, error) {
 	// O_DIRECTORY: opening a pipe that has replaced the directory would wait for a writer.
-	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	dir, err := openDir(path)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,36 @@ func TestLookUpName(t *testing.T) {
 	}
 }
 
+// The addresses are found again when the kernel's routes or addresses have changed, and each time
+// if those are not known.
+func TestAddressesAreKept(t *testing.T) {
+	found := 0
+	c := addressCache{find: func() []string { found++; return []string{"192.0.2.1"} }}
+	expect := func(what, root string, want int) {
+		t.Helper()
+		got := c.get(root)
+		if len(got) != 1 || got[0] != "192.0.2.1" || found != want {
+			t.Errorf("%s: %v, found %d times, want %d", what, got, found, want)
+		}
+		got[0] = "changed by the caller"
+	}
+	root := t.TempDir()
+	expect("no files", root, 1)
+	expect("no files", root, 2)
+	for i, name := range networkFiles {
+		writeFiles(t, root, map[string]string{name: "x"})
+		expect(name, root, 3+i)
+		expect(name, root, 3+i)
+	}
+	found = 0
+	writeFiles(t, root, map[string]string{networkFiles[0]: strings.Repeat("x", networkBytesMax)})
+	expect("many routes", root, 1)
+	expect("many routes", root, 2)
+	writeFiles(t, root, map[string]string{networkFiles[0]: "y"})
+	expect("few routes", root, 3)
+	expect("few routes", root, 3)
+}
+
 // The addresses are at most one of each family, IPv4 first.
 func TestAddressesOfThisMachine(t *testing.T) {
 	found := addresses()

@@ -56,7 +56,7 @@ func Boot(root, rootDir string, ids IDFiles) (*world.Boot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name: %w", err)
 	}
-	read, err := observe(root, rootDir, ids)
+	read, err := observe(root, rootDir, ids, addresses())
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +82,9 @@ func uptime(root string) time.Duration {
 	return max(read, 0)
 }
 
-// observe reads the facts about the machine that may change while the agent runs, without the
-// addresses of a name.
-func observe(root, rootDir string, ids IDFiles) (*world.MachineRead, error) {
+// observe reads the facts about the machine with some addresses that may change while the agent
+// runs, without the addresses of a name.
+func observe(root, rootDir string, ids IDFiles, addresses []string) (*world.MachineRead, error) {
 	memory, err := readMeminfo(filepath.Join(root, "proc/meminfo"), "MemTotal:")
 	switch {
 	case err != nil:
@@ -92,7 +92,7 @@ func observe(root, rootDir string, ids IDFiles) (*world.MachineRead, error) {
 	case memory == 0:
 		return nil, fmt.Errorf("reading the machine's memory: it has none")
 	}
-	return &world.MachineRead{CPUs: countCPUs(root), MemoryBytes: memory, Addresses: addresses(),
+	return &world.MachineRead{CPUs: countCPUs(root), MemoryBytes: memory, Addresses: addresses,
 		Machine: readMachine(root, rootDir, ids)}, nil
 }
 

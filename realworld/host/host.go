@@ -43,6 +43,7 @@ type Port struct {
 	operations *inflight.Operations
 	shutdowns  shutdownWatch
 	alerts     memoryAlerts
+	addresses  addressCache
 }
 
 // New returns a port. Each operation looks up the cgroup hierarchies again.
@@ -52,7 +53,7 @@ func New(opts Options) *Port {
 	}
 	opts.Root = cmp.Or(opts.Root, "/")
 	p := &Port{opts: opts, dial: dialSystemd, onCreate: func(string) {},
-		operations: inflight.New(opts.Clock, opts.Deliver)}
+		operations: inflight.New(opts.Clock, opts.Deliver), addresses: addressCache{find: addresses}}
 	p.shutdowns.connect, p.shutdowns.root = connectSystemBus, opts.Root
 	p.shutdowns.deliver = func(body any) {
 		opts.Deliver(world.Event{Time: opts.Clock.Now(), Body: body})
@@ -108,7 +109,7 @@ func (p *Port) Close() {
 
 // readMachine observes the machine, and resolves the node's name if asked to.
 func (p *Port) readMachine(ctx context.Context, m *world.ReadMachine) (*world.MachineRead, error) {
-	read, err := observe(p.opts.Root, p.opts.RootDir, p.opts.IDs)
+	read, err := observe(p.opts.Root, p.opts.RootDir, p.opts.IDs, p.addresses.get(p.opts.Root))
 	if err != nil {
 		return nil, err
 	}

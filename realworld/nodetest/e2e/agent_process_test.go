@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,9 +114,9 @@ readOnlyPort: %d
 healthzPort: %d
 containerLogMaxSize: 64Ki
 containerLogMaxFiles: 3
-containerLogMonitorInterval: 3s
 %s`, n.Endpoint, a.manifestDir, a.podLogDir, nodetest.CgroupRoot(n.Dir), secure, pods,
-		health, sharedDiskUnless(more)) + strings.Join(more, "")
+		health, unlessSet(more, "containerLogMonitorInterval: 3s\n", nodetest.SharedDisk)+
+			strings.Join(more, ""))
 	if err := os.MkdirAll(a.manifestDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +126,14 @@ containerLogMonitorInterval: 3s
 	return a
 }
 
-// sharedDiskUnless returns nodetest.SharedDisk, unless a test has its own thresholds.
-func sharedDiskUnless(lines []string) string {
-	if strings.Contains(strings.Join(lines, ""), "evictionHard:") {
-		return ""
-	}
-	return nodetest.SharedDisk
+// unlessSet returns those of some fields of the configuration, each with its lines, that a test
+// does not set by itself.
+func unlessSet(own []string, fields ...string) string {
+	set := "\n" + strings.Join(own, "")
+	return strings.Join(slices.DeleteFunc(fields, func(field string) bool {
+		name, _, _ := strings.Cut(field, ":")
+		return strings.Contains(set, "\n"+name+":")
+	}), "")
 }
 
 // freePort returns a port without a listener that no outgoing connection gets: it is below

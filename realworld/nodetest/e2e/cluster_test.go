@@ -160,7 +160,7 @@ func newClusterSuiteOn(t testing.TB, o nodetest.Options, more ...string) *cluste
 	t.Helper()
 	c := newClusterOn(t, o, cluster.Options{})
 	c.history, c.connections = newWatchHistory(t, c.api), newConnectionRecorder(t)
-	c.joinNode(t, append(more, "syncFrequency: 10s\n")...)
+	c.joinNode(t, append(more, unlessSet(more, "syncFrequency: 10s\n"))...)
 	return c
 }
 

@@ -67,7 +67,9 @@ func (p *pace) add(o pace) { p.start, p.end = p.start+o.start, p.end+o.end }
 func newBenchmarkCluster(b *testing.B) *clusterSuite {
 	b.Helper()
 	// Every cluster has a DNS server; without one there is one more Event for each pod.
-	c := newClusterSuite(b, "clusterDNS: [10.96.0.10]\n")
+	// The periods are the defaults; tests have shorter ones.
+	c := newClusterSuite(b, "clusterDNS: [10.96.0.10]\n", "containerLogMonitorInterval: 10s\n",
+		"syncFrequency: 1m\n")
 	c.kubectl(b, "create", "namespace", testNamespace)
 	c.kubectl(b, "wait", "--for=create", patience, "serviceaccount/default")
 	c.kubectl(b, "wait", "--for=condition=Ready", patience, "node/"+nodeName)
