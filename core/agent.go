@@ -34,6 +34,7 @@ import (
 	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/poddirs"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/shutdown"
@@ -175,7 +176,9 @@ func New(o Options) *Agent {
 			Health: config.VolumeHealthEnabled(c)},
 		Devices: devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
 		Images: image.Store{Limits: image.LimitsFromConfig(c),
-			Node: credentials.Node{Settings: o.Credentials}},
+			Node: credentials.Node{Settings: o.Credentials},
+			Records: pullrecord.Store{Settings: pullRecordSettings(c),
+				Dir: root + "/" + pullrecord.DirName}},
 		ImageGC:      imagegc.Collector{Settings: imagegc.SettingsFromConfig(c)},
 		LogRotation:  logs.NewRotation(c),
 		LogLinks:     logs.Links{Dir: links, LogsDir: path.Clean(c.PodLogsDir)},
@@ -209,7 +212,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,
-		shutdown.Owner, imagegc.Owner, containergc.Owner, eviction.Owner, s.Node.Resolv.Key(),
+		shutdown.Owner, imagegc.Owner, containergc.Owner, eviction.Owner, pullrecord.Owner, s.Node.Resolv.Key(),
 		s.Node.Hosts.Key()} {
 		a.queue.enqueue(key)
 	}

@@ -1,7 +1,10 @@
 package core
 
 import (
+	"slices"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/eviction"
 	"seedlet.dev/core/image"
@@ -76,6 +79,9 @@ func needsImages(p *pod.Pod, forEviction bool) bool {
 // for the end of a removal are planned.
 func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
+	if listed, ok := ev.Body.(*runtimeapi.ListImagesResponse); ok && ev.Err == nil {
+		a.reconcileRecords(listed, r.IssuedAt)
+	}
 	if a.state.ImageGC.IsRemovingUnused() {
 		a.state.Eviction.NoteRemoval(a.state.Now)
 	}
@@ -85,4 +91,13 @@ func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 			a.queue.enqueue(image.Key(name))
 		}
 	}
+}
+
+// reconcileRecords compares the records of pulls with a list of the images.
+func (a *Agent) reconcileRecords(listed *runtimeapi.ListImagesResponse, at time.Time) {
+	names := map[string][]string{}
+	for _, found := range listed.Images {
+		names[found.GetId()] = append(slices.Clone(found.GetRepoTags()), found.GetRepoDigests()...)
+	}
+	a.state.Images.Records.Reconcile(names, at, a.state.Now, a.effects.Date())
 }

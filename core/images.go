@@ -4,9 +4,12 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/world"
 )
 
@@ -47,5 +50,31 @@ func (a *Agent) handleImageCompletion(r op.Record, ev world.Event) {
 	a.recordPull(r, ev)
 	if key, waits := images.NextPull(); waits {
 		a.queue.enqueue(key)
+	}
+}
+
+// handlePullRecordCompletion handles the completion of an operation on the records of pulls.
+func (a *Agent) handlePullRecordCompletion(r op.Record, ev world.Event) {
+	uids, names := a.state.Images.HandleRecordCompletion(r, ev, &a.effects)
+	for _, uid := range uids {
+		a.enqueuePod(uid)
+	}
+	for _, name := range names {
+		a.queue.enqueue(image.Key(name))
+	}
+}
+
+// pullRecordSettings returns the settings of the records of pulls.
+func pullRecordSettings(c *kubeletconfig.KubeletConfiguration) pullrecord.Settings {
+	if !config.PullRecordsEnabled(c) {
+		return pullrecord.Settings{}
+	}
+	return pullrecord.SettingsFromConfig(c)
+}
+
+// saveRecords has the records of pulls planned if a plan or an event has changed them.
+func (a *Agent) saveRecords() {
+	if a.state.Images.Records.Changed {
+		a.queue.enqueue(pullrecord.Owner)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/poddirs"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/shutdown"
@@ -58,6 +59,7 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 		}
 		if !a.leavesPod(key, ev.Time) {
 			a.planComponent(key)
+			a.saveRecords()
 		}
 		delete(a.queue.dueSince, key)
 	}
@@ -187,6 +189,8 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 		s.QOS.HandleCompletion(ev, a.qosEnv())
 	case allocation.Component:
 		a.handleAllocationCompletion(r, ev)
+	case pullrecord.Owner.Component:
+		a.handlePullRecordCompletion(r, ev)
 	case logs.Owner.Component:
 		a.handleLogsCompletion(id, r, ev)
 	case objectcache.Component:
@@ -259,6 +263,8 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planQOS()
 	case allocation.Component:
 		wake = s.Allocation.Plan(key, &a.effects)
+	case pullrecord.Owner.Component:
+		wake = s.Images.Records.Plan(&a.effects)
 	case resizeOwner.Component:
 		wake = a.planResizes()
 	case housekeeping.Owner.Component, devicemount.Owner.Component:

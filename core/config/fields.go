@@ -93,8 +93,7 @@ var Fields = []FieldEffect{
 	{"imageGCLowThresholdPercent", Acted, ""},
 	{"imageMaximumGCAge", Acted, ""},
 	{"imageMinimumGCAge", Acted, ""},
-	{"imagePullCredentialsVerificationPolicy", Refused, "credentials for present images are " +
-		"not verified yet (KEP-2535)"},
+	{"imagePullCredentialsVerificationPolicy", Acted, ""},
 	{"imageServiceEndpoint", Acted, ""},
 	{"iptablesDropBit", Immaterial, "the kubelet does not read the field any more: the chains " +
 		"that used it are gone (KEP-3178)"},
@@ -135,8 +134,7 @@ var Fields = []FieldEffect{
 	{"podPidsLimit", Acted, ""},
 	{"podsPerCore", Acted, ""},
 	{"port", Acted, ""},
-	{"preloadedImagesVerificationAllowlist", Refused, "credentials for present images are not " +
-		"verified yet (KEP-2535)"},
+	{"preloadedImagesVerificationAllowlist", Acted, ""},
 	{"protectKernelDefaults", Acted, ""},
 	{"providerID", Acted, ""},
 	{"qosReserved", Acted, ""},

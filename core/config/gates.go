@@ -40,7 +40,7 @@ const (
 var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "ComponentStatusz",
 	"ContainerCheckpoint", "EventedPLEG", gateLoggingAlpha, "LoggingBetaOptions",
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
-	gateCrashLoopMax, gateEnvFiles, gateExtendWebSockets, gateInitResize, gateMemoryQoS,
+	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize, gateMemoryQoS,
 	gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers, gateShutdown,
 	gateShutdownByPriority, gateVolumeHealth}
 
@@ -146,6 +146,7 @@ const (
 	gateDeclaredFeatures     = "NodeDeclaredFeatures"                    // KEP-5328
 	gateExtendWebSockets     = "ExtendWebSocketsToKubelet"               // KEP-4006
 	gateEnvFiles             = "EnvFiles"                                // KEP-3721
+	gateEnsureSecretPulled   = "KubeletEnsureSecretPulledImages"         // KEP-2535
 	gateInitResize           = "InPlacePodVerticalScalingInitContainers" // KEP-1287
 	gatePodLevelResize       = FeaturePodLevelResize
 	gateQuotaPeriod          = "CustomCPUCFSQuotaPeriod"                // kubernetes#63437
@@ -178,6 +179,10 @@ func RestartAllContainersEnabled(c *configuration) bool {
 
 // EnvFilesEnabled reports whether variables of containers may be taken from files in volumes.
 func EnvFilesEnabled(c *configuration) bool { return isGateOn(c, gateEnvFiles) }
+
+// PullRecordsEnabled reports whether it is recorded with which credentials images were pulled
+// (KEP-2535).
+func PullRecordsEnabled(c *configuration) bool { return isGateOn(c, gateEnsureSecretPulled) }
 
 // MemoryQoSEnabled reports whether the memory that pods request is protected from reclaim.
 func MemoryQoSEnabled(c *configuration) bool { return isGateOn(c, gateMemoryQoS) }

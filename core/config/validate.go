@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/pullrecord"
 )
 
 // Validate returns the errors of a configuration that has its defaults: those that the kubelet
@@ -149,6 +151,11 @@ func (v *validator) checkPullCredentials() {
 	if len(images) > 0 && c.ImagePullCredentialsVerificationPolicy != allowList {
 		v.invalid("preloadedImagesVerificationAllowlist", images,
 			"needs imagePullCredentialsVerificationPolicy %s", allowList)
+	}
+	for _, pattern := range images {
+		if problem := pullrecord.CheckPattern(pattern); problem != "" {
+			v.invalid("preloadedImagesVerificationAllowlist", pattern, "%s", problem)
+		}
 	}
 }
 

@@ -125,7 +125,7 @@ func (r *Round) add(byRegistry map[string]keyring.Credential, image string) erro
 		return err
 	}
 	found, err := k.Lookup(image)
-	for _, c := range found {
+	for _, c := range found.Credentials {
 		if len(r.List) < creditsMax && !slices.Contains(r.List, c) {
 			r.List = append(r.List, c)
 		}

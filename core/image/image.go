@@ -22,6 +22,7 @@ import (
 	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -53,6 +54,8 @@ type Store struct {
 	PullQueue PullQueue         `json:"pullQueue"`
 	// Node has the credentials of the node, which are tried after those of the pods.
 	Node credentials.Node `json:"node,omitzero"`
+	// Records say which credentials were good for the images on the node.
+	Records pullrecord.Store `json:"records,omitzero"`
 	// Waits has the number of images that each pod waits for, by UID.
 	Waits map[string]int `json:"waits,omitempty"`
 }
@@ -68,6 +71,8 @@ type Request struct {
 type Credentials struct {
 	Name string // identifies the credentials without revealing them; empty: there are none
 	List []keyring.Credential
+	// Sources are the secrets that have them: first one of each, in the same order.
+	Sources []keyring.Source
 }
 
 // Name returns the key of the image in Store.Images. Pods with different credentials do not share
@@ -86,11 +91,14 @@ type Image struct {
 	Waiters []Waiter `json:"waiters"` // sorted by UID
 
 	Credentials []keyring.Credential `json:"credentials,omitempty"` // to pull with, in order
+	Sources     []keyring.Source     `json:"sources,omitempty"`     // of Credentials, and others
 	// Round is the search for the node's credentials, which precedes a pull with the first of all
 	// credentials.
 	Round credentials.Round `json:"round,omitzero"`
 	// Credential is the index of the credential of the pull in flight, or of the next pull.
 	Credential int `json:"credential,omitempty"`
+	// Intended is set while the records say that the image may be pulled.
+	Intended bool `json:"intended,omitempty"`
 	// PullErrors are the errors of the pulls with the credentials before Credential.
 	PullErrors []string `json:"pullErrors,omitempty"`
 
@@ -170,11 +178,13 @@ type Decision string
 // The decisions. A pull with the policy Always does not ask whether the image is present. A request
 // that fails at once, for its reference or for a failed inspection, decides nothing else.
 const (
-	Present      Decision = "true false"
-	Missing      Decision = "false true"
-	NeverPulled  Decision = "false unknown"
-	AlwaysPulled Decision = "unknown true"
-	Undecidable  Decision = "unknown unknown"
+	Present Decision = "true false"
+	Missing Decision = "false true"
+	// NotAccessible is an image for which the pod has none of the credentials that were good for it.
+	NotAccessible Decision = "true true"
+	NeverPulled   Decision = "false unknown"
+	AlwaysPulled  Decision = "unknown true"
+	Undecidable   Decision = "unknown unknown"
 )
 
 // Require returns the image that a pod can run under a pull policy, or why it has to wait. Only
@@ -194,24 +204,29 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 		if s.Images == nil {
 			s.Images = map[string]*Image{}
 		}
-		img = &Image{Name: name, Ref: ref, Credentials: request.Credentials.List}
+		img = &Image{Name: name, Ref: ref, Credentials: request.Credentials.List,
+			Sources: request.Credentials.Sources}
 		s.Images[name] = img
 	}
 	s.addWaiter(img, uid, since)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
-	decision, whenPresent := Missing, Present
-	if policy == v1.PullAlways {
-		decision, whenPresent = AlwaysPulled, AlwaysPulled
+	isPresent := img.ID != "" && checked && policy != v1.PullAlways
+	decision, whenPresent := decide(policy, isPresent)
+	var access pullrecord.Access
+	if isPresent && !pulled {
+		access = s.Records.Access(ref, img.ID, img.Sources)
 	}
 	switch {
-	case img.ID != "" && (pulled || checked && policy != v1.PullAlways):
+	case img.ID != "" && (pulled || access == pullrecord.Granted):
 		result := img.result()
 		result.Decision = whenPresent
 		return result
+	case isPresent && access == pullrecord.Unknown:
+		return Result{Problem: img.Problem, Pull: img.Pull} // planned when the records were read
 	case checked && policy == v1.PullNever:
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
-		return Result{Decision: NeverPulled, Problem: &Problem{Reason: ErrImageNeverPull,
+		return Result{Decision: decision, Problem: &Problem{Reason: ErrImageNeverPull,
 			Message: fmt.Sprintf("Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
 		img.PullNeededSince = timer.Later(img.PullNeededSince, since)
@@ -222,6 +237,19 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 		}
 	}
 	return Result{Decision: decision, Problem: img.Problem, Pull: img.Pull}
+}
+
+// decide returns the decisions about an image that has to be pulled, and about one that has not.
+func decide(policy v1.PullPolicy, isPresent bool) (missing, present Decision) {
+	switch {
+	case policy == v1.PullAlways:
+		return AlwaysPulled, AlwaysPulled
+	case isPresent:
+		return NotAccessible, Present
+	case policy == v1.PullNever:
+		return NeverPulled, Present
+	}
+	return Missing, Present
 }
 
 // RequireWithUser is Require for a pod that also has to know the user of the image. Only
@@ -264,6 +292,7 @@ func (s *Store) removeUnused(img *Image) {
 	}
 	s.PullQueue.remove(img.Name)
 	if !img.hasOperation() {
+		s.endPull(img)
 		delete(s.Images, img.Name)
 	}
 }
@@ -413,7 +442,10 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		return i.PullNotBefore
 	case !s.askForNodeCredentials(i, effects):
 		return time.Time{}
+	case !i.Intended && !s.Records.Begin(i.Ref, i.Name):
+		return time.Time{}
 	}
+	i.Intended = true
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
 		return at
 	}
@@ -427,6 +459,14 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
 		Auth:  i.authConfig(), SandboxConfig: sandbox})
 	return i.PullIssued.Add(pullCheckPeriod)
+}
+
+// endPull records that no pull of an image is in flight or about to begin.
+func (s *Store) endPull(i *Image) {
+	if i.Intended {
+		i.Intended = false
+		s.Records.End(i.Ref)
+	}
 }
 
 // askForNodeCredentials asks the next source of the node's credentials for an image, and reports
@@ -508,7 +548,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 		ev.Err = world.Errorf(world.KindInternal, r.Call, "the runtime did not say what it pulled")
 	}
 	if ev.Err != nil {
-		img.recordFailure(r.Call, ev, effects)
+		s.recordFailure(img, r.Call, ev, effects)
 		return img.waitersSince(time.Time{})
 	}
 	switch body := ev.Body.(type) {
@@ -520,6 +560,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 		img.PulledAt, img.CheckedAt, img.ID = r.IssuedAt, r.IssuedAt, body.ImageRef
 		img.Pull.Finished = ev.Time
 		img.Problem, img.Failures, img.Timeouts, img.PullNotBefore = nil, 0, 0, time.Time{}
+		s.recordPull(img, effects)
 		img.Credential, img.PullErrors, img.Round = 0, nil, credentials.Round{}
 	}
 	return img.waitersSince(time.Time{})
@@ -551,14 +592,30 @@ func (i *Image) recordStatus(found *runtimeapi.Image, issued, now time.Time) []s
 	return i.waitersSince(affectedAfter)
 }
 
+// recordPull records with which credentials an image was pulled.
+func (s *Store) recordPull(i *Image, effects *op.Effects) {
+	switch {
+	case i.Credential >= len(i.Credentials): // those of the node, or none
+		s.Records.Pulled(i.Ref, i.ID, nil, effects.Now(), effects.Date())
+	case i.Credential < len(i.Sources):
+		s.Records.Pulled(i.Ref, i.ID, &i.Sources[i.Credential], effects.Now(), effects.Date())
+	default:
+		s.Records.MayCome(i.Ref, effects.Now())
+	}
+	s.endPull(i)
+}
+
 // recordFailure applies a failure. The back-off of pulls starts at 10 s and doubles up to 300 s.
-func (i *Image) recordFailure(call string, ev world.Event, effects *op.Effects) {
+func (s *Store) recordFailure(i *Image, call string, ev world.Event, effects *op.Effects) {
 	if call == "ImageStatus" {
 		i.StatusNotBefore = ev.Time.Add(statusRetry)
 		if i.PullOp == 0 && i.Failures == 0 {
 			i.Problem = inspectProblem(i.Ref, budget.CutMessage(ev.Err.Message))
 		}
 		return
+	}
+	if ev.Err.Has(world.KindTimeout) || ev.Err.Has(world.KindUnavailable) {
+		s.Records.MayCome(i.Ref, ev.Time)
 	}
 	message := i.recordPullError(budget.CutMessage(ev.Err.Message))
 	if i.Credential > 0 {
@@ -572,6 +629,32 @@ func (i *Image) recordFailure(call string, ev world.Event, effects *op.Effects) 
 	}
 	i.PullNotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
 	i.Problem = pullProblem(i.Ref, message, i.Failures)
+	s.endPull(i)
+}
+
+// HandleRecordCompletion applies the completion of an operation on the records. It returns the pods
+// and the images to plan.
+func (s *Store) HandleRecordCompletion(r op.Record, ev world.Event, effects *op.Effects) (uids,
+	names []string) {
+	waiting, loaded := s.Records.HandleCompletion(r, ev, effects)
+	if loaded {
+		for _, name := range s.Names() {
+			uids = append(uids, s.Images[name].waitersSince(time.Time{})...)
+		}
+		return uids, s.Names()
+	}
+	for _, name := range waiting {
+		img := s.Images[name]
+		if img == nil {
+			continue
+		}
+		names = append(names, name)
+		if problem := s.Records.Problem(img.Ref); problem != "" {
+			img.Problem = intentProblem(img.Ref, problem)
+			uids = append(uids, img.waitersSince(time.Time{})...)
+		}
+	}
+	return uids, names
 }
 
 // authConfig returns the credentials of the next pull; nil for an anonymous pull.

@@ -56,6 +56,12 @@ func inspectProblem(ref, cause string) *Problem {
 		Message: fmt.Sprintf("Failed to inspect image %q: %s", ref, cause)}
 }
 
+// intentProblem returns the problem of an image whose pull cannot be recorded, and so not begin.
+func intentProblem(ref, cause string) *Problem {
+	return &Problem{Reason: ErrImagePull, PullReason: ErrImagePull, Cause: cause, Message: fmt.Sprintf(
+		"Failed to record image pull intent for container image %q: %s", ref, cause)}
+}
+
 // pullProblem returns the problem of an image after so many failed pulls in a row. Repeated
 // failures show as the back-off, with the newest failure. Upstream: evalCRIPullErr in
 // pkg/kubelet/images/image_manager.go.

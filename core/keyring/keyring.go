@@ -23,6 +23,22 @@ type Credential struct {
 	Password string `json:"password"` // secret
 }
 
+// Source is the secret that has a credential, as the kubelet records it (ImagePullSecret).
+type Source struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Hash      string `json:"hash"` // SHA-256 of the credential
+}
+
+// Found are the credentials to try for an image.
+type Found struct {
+	Credentials []Credential
+	// Sources are the secrets that have them: first one of each credential, in the same order, and
+	// then the others.
+	Sources []Source
+}
+
 // Keyring has the credentials of the image pull secrets of a pod.
 type Keyring struct {
 	entries   []entry          // those for the longest registry path first
@@ -34,8 +50,8 @@ type Keyring struct {
 
 // lookup is the result of looking up an image.
 type lookup struct {
-	credentials []Credential
-	err         error
+	Found
+	err error
 }
 
 // lookupsMax bounds the results that a keyring keeps. A spec may change its images for ever.
@@ -96,22 +112,22 @@ func (k *Keyring) index() (wildcardBytes int) {
 
 // Lookup returns the credentials to try for an image, those for the longest registry path first,
 // and an error if they are more than one image may have. The caller does not change them.
-func (k *Keyring) Lookup(image string) ([]Credential, error) {
+func (k *Keyring) Lookup(image string) (Found, error) {
 	if len(k.entries) == 0 || len(image) > budget.ImageReferenceMax {
-		return nil, nil
+		return Found{}, nil
 	}
 	result, isKnown := k.found[image]
 	if !isKnown {
 		if len(k.found) >= lookupsMax {
 			clear(k.found)
 		}
-		result.credentials, result.err = k.lookup(image)
+		result.Found, result.err = k.lookup(image)
 		k.found[image] = result
 	}
-	return result.credentials, result.err
+	return result.Found, result.err
 }
 
-func (k *Keyring) lookup(image string) ([]Credential, error) {
+func (k *Keyring) lookup(image string) (Found, error) {
 	name := imagename.Split(image)
 	var all []int
 	for _, i := range k.byHost[name.Registry] {
@@ -130,24 +146,29 @@ func (k *Keyring) lookup(image string) ([]Credential, error) {
 	}
 	slices.Sort(all)
 	once, bytes := []Credential(nil), 0
+	var sources, others []Source
 	isKnown := map[Credential]bool{}
 	for _, i := range all {
-		if c := k.entries[i].credential; !isKnown[c] {
-			isKnown[c] = true
-			once, bytes = append(once, c), bytes+len(c.Username)+len(c.Password)
+		c, source := k.entries[i].credential, k.entries[i].source
+		if isKnown[c] {
+			others = append(others, source)
+			continue
 		}
+		isKnown[c] = true
+		sources = append(sources, source)
+		once, bytes = append(once, c), bytes+len(c.Username)+len(c.Password)
 	}
 	switch {
 	case len(once) > budget.PullCredentialsMax:
-		return nil, budget.PullCredentials.Errorf("the image pull secrets of the pod have %d "+
+		return Found{}, budget.PullCredentials.Errorf("the image pull secrets of the pod have %d "+
 			"credentials for image %q, and one image may have %d", len(once), image,
 			budget.PullCredentialsMax)
 	case bytes > budget.PullCredentialBytesMax:
-		return nil, budget.PullCredentialBytes.Errorf("the image pull secrets of the pod have %d "+
+		return Found{}, budget.PullCredentialBytes.Errorf("the image pull secrets of the pod have %d "+
 			"bytes of credentials for image %q, and one image may have %d", bytes, image,
 			budget.PullCredentialBytesMax)
 	}
-	return once, nil
+	return Found{once, append(sources, others...)}, nil
 }
 
 // Matches reports whether the entry for a registry, with or without a scheme, is for an image.

@@ -43,7 +43,7 @@ func find(t *testing.T, image string, secrets ...*v1.Secret) []Credential {
 		}
 	}
 	found, _ := keys.Lookup(image)
-	return found
+	return found.Credentials
 }
 
 func TestLookup(t *testing.T) {
@@ -201,11 +201,12 @@ func TestKeptResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5000 {
-		if found, err := keys.Lookup(fmt.Sprint("q.io/", i)); err != nil || len(found) != 1 {
+		if found, err := keys.Lookup(fmt.Sprint("q.io/", i)); err != nil ||
+			len(found.Credentials) != 1 {
 			t.Fatalf("%v, %v", found, err)
 		}
 	}
-	if found, _ := keys.Lookup("q.io/" + strings.Repeat("a", 1020)); len(found) > 0 {
+	if found, _ := keys.Lookup("q.io/" + strings.Repeat("a", 1020)); len(found.Credentials) > 0 {
 		t.Errorf("%v for a reference that is too long", found)
 	}
 	if len(keys.found) > lookupsMax {
@@ -227,7 +228,7 @@ func FuzzLookup(f *testing.F) {
 				return
 			}
 			found, _ := keys.Lookup(image)
-			for _, credential := range found {
+			for _, credential := range found.Credentials {
 				if once[credential] {
 					t.Errorf("the credential of %q is returned twice", credential.Username)
 				}

@@ -2,8 +2,10 @@ package keyring
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,6 +27,7 @@ type Secret struct {
 type entry struct {
 	registry   string // HOST[:PORT][/PATH], where the host may have wildcards
 	credential Credential
+	source     Source
 }
 
 // authEntry is an entry of a Docker configuration file.
@@ -32,6 +35,7 @@ type authEntry struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
 	Auth     string `json:"auth"` // base64 of USERNAME:PASSWORD
+	Email    string `json:"email"`
 }
 
 // authEntries are the entries of a Docker configuration file, by registry, as far as one pod may
@@ -62,12 +66,27 @@ func Decode(s *v1.Secret) *Secret {
 	}
 	decoded.hasMore = config.Auths.hasMore
 	for _, registry := range slices.Sorted(maps.Keys(config.Auths.byRegistry)) {
-		credential, isValid := config.Auths.byRegistry[registry].credential()
-		if isValid {
-			decoded.entries = append(decoded.entries, entry{normalizeRegistry(registry), credential})
+		auth := config.Auths.byRegistry[registry]
+		if credential, isValid := auth.credential(); isValid {
+			decoded.entries = append(decoded.entries, entry{normalizeRegistry(registry), credential,
+				Source{string(s.UID), s.Namespace, s.Name, hashOf(credential, auth.Email)}})
 		}
 	}
 	return decoded
+}
+
+// hashOf returns the hash of a credential in the kubelet's records of pulled images (hashAuthConfig
+// in pkg/credentialprovider/keyring.go).
+func hashOf(c Credential, email string) string {
+	data, err := json.Marshal(struct {
+		Username string `json:"username,omitempty"`
+		Password string `json:"password,omitempty"`
+		Email    string `json:"email,omitempty"`
+	}{c.Username, c.Password, email})
+	if err != nil {
+		panic("keyring: three strings cannot be encoded: " + err.Error())
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 // DecodeFile decodes a Docker configuration file of the node, config.json or the older .dockercfg.
@@ -88,7 +107,7 @@ func FromAuth(byRegistry map[string]Credential) *Secret {
 	for _, registry := range slices.Sorted(maps.Keys(byRegistry)) {
 		c := byRegistry[registry]
 		s.bytes += len(registry) + len(c.Username) + len(c.Password)
-		s.entries = append(s.entries, entry{normalizeRegistry(registry), c})
+		s.entries = append(s.entries, entry{registry: normalizeRegistry(registry), credential: c})
 	}
 	return s
 }

@@ -138,7 +138,8 @@ func (p *Pod) ensureImage(container *v1.Container, required requiredImage, env *
 // countRequest counts the request for the image by its decision. A request that has led to a pull
 // counts once: the retries of the pull are no requests of their own.
 func (n *PendingImage) countRequest(policy v1.PullPolicy, decision image.Decision, env *Env) {
-	leadsToPull := n.Decision == image.Missing || n.Decision == image.AlwaysPulled
+	leadsToPull := n.Decision == image.Missing || n.Decision == image.AlwaysPulled ||
+		n.Decision == image.NotAccessible
 	if decision == "" || decision == n.Decision || leadsToPull {
 		return
 	}

@@ -88,10 +88,10 @@ func (s *pullSecrets) credentials(ref string) (image.Credentials, error) {
 		return image.Credentials{}, s.err
 	}
 	tries, err := s.keyring.Lookup(ref)
-	if err != nil || len(tries) == 0 {
+	if err != nil || len(tries.Credentials) == 0 {
 		return image.Credentials{}, err
 	}
-	return image.Credentials{Name: s.version, List: tries}, nil
+	return image.Credentials{Name: s.version, List: tries.Credentials, Sources: tries.Sources}, nil
 }
 
 // checkPullSecrets returns an error if the image pull secrets of the pod, as far as they are known,

@@ -1,0 +1,152 @@
+package image
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/keyring"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/pullrecord"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// accessHarness completes the operations of a store: an image is there after its pull.
+type accessHarness struct {
+	t       *testing.T
+	store   Store
+	table   op.Table
+	out     op.Effects
+	now     time.Time
+	present bool
+	pulls   []string // the users of the pulls so far
+	refuse  *world.Error
+	noDisk  *world.Error
+}
+
+func newAccessHarness(t *testing.T) *accessHarness {
+	return &accessHarness{t: t, now: t0, store: Store{Records: pullrecord.Store{Dir: "/im",
+		Settings: pullrecord.Settings{Policy: kubeletconfig.NeverVerifyPreloadedImages}}}}
+}
+
+// withSecret returns a request with the credentials of a secret; the user is named as the secret.
+func withSecret(secret string) Request {
+	return Request{Ref: "q.io/i", Credentials: Credentials{Name: secret,
+		List:    []keyring.Credential{{Username: secret}},
+		Sources: []keyring.Source{{UID: secret, Namespace: "ns", Name: secret, Hash: secret}}}}
+}
+
+// require has a pod need an image, and plans until nothing is issued.
+func (r *accessHarness) require(request Request, policy v1.PullPolicy) Result {
+	r.now = r.now.Add(10 * time.Minute)
+	since := r.now
+	defer r.store.Release("pod", request.Name())
+	for range 20 {
+		if result := r.store.Require("pod", request, policy, since); result.ID != "" {
+			return result
+		}
+		r.out.Reset(&r.table, r.now)
+		r.store.Plan(request.Name(), r.env())
+		r.store.Records.Plan(&r.out)
+		var issued []world.Effect
+		for _, e := range r.out.List() {
+			if e.Op != 0 {
+				issued = append(issued, e)
+			}
+		}
+		for _, e := range issued {
+			r.complete(request.Name(), e)
+		}
+	}
+	return r.store.Require("pod", request, policy, since)
+}
+
+func (r *accessHarness) env() *Env {
+	return &Env{Effects: &r.out, Enqueue: func(timer.Key) {}}
+}
+
+func (r *accessHarness) complete(name string, e world.Effect) {
+	record, _ := r.table.Complete(e.Op)
+	r.out.Reset(&r.table, r.now)
+	ev := world.Event{Time: r.now, Op: e.Op}
+	switch b := e.Body.(type) {
+	case *runtimeapi.ImageStatusRequest:
+		answer := &runtimeapi.ImageStatusResponse{}
+		if r.present {
+			answer.Image = &runtimeapi.Image{Id: "sha256:1"}
+		}
+		ev.Body = answer
+	case *runtimeapi.PullImageRequest:
+		r.pulls = append(r.pulls, b.GetAuth().GetUsername())
+		if ev.Err = r.refuse; ev.Err == nil {
+			r.present = true
+			ev.Body = &runtimeapi.PullImageResponse{ImageRef: "sha256:1"}
+		}
+	case *world.ReadFiles:
+		ev.Body = &world.FilesRead{Directory: true}
+	default:
+		ev.Body, ev.Err = &world.Done{}, r.noDisk
+	}
+	if record.Owner == pullrecord.Owner {
+		r.store.HandleRecordCompletion(record, ev, &r.out)
+	} else {
+		r.store.HandleCompletion(name, record, ev, &r.out)
+	}
+}
+
+// An image that was pulled with a secret is pulled again for a pod without it, which may not use it
+// if that fails, and does not learn that it is there.
+func TestImageOfAnotherPod(t *testing.T) {
+	r := newAccessHarness(t)
+	expect := func(what string, got Result, id string, decision Decision, pulls string) {
+		t.Helper()
+		if got.ID != id || got.Decision != decision || strings.Join(r.pulls, " ") != pulls {
+			t.Errorf("%s: image %q, decision %q, pulls by %q; problem %+v", what, got.ID, got.Decision,
+				r.pulls, got.Problem)
+		}
+	}
+	r.present = true
+	expect("preloaded", r.require(withSecret("z"), v1.PullIfNotPresent), "sha256:1", Present, "")
+	r.present = false
+	expect("pulled", r.require(withSecret("a"), v1.PullIfNotPresent), "sha256:1", Present, "a")
+	expect("the same secret", r.require(withSecret("a"), v1.PullIfNotPresent), "sha256:1", Present, "a")
+	expect("never, the same secret", r.require(withSecret("a"), v1.PullNever), "sha256:1", Present, "a")
+	never := r.require(Request{Ref: "q.io/i"}, v1.PullNever)
+	expect("never", never, "", NotAccessible, "a")
+	if never.Problem == nil || never.Problem.Reason != ErrImageNeverPull ||
+		!strings.Contains(never.Problem.Message, "not present") {
+		t.Errorf("problem %+v", never.Problem)
+	}
+	expect("another secret", r.require(withSecret("b"), v1.PullIfNotPresent), "sha256:1", Present, "a b")
+	r.refuse = world.Errorf(world.KindInternal, "PullImage", "unauthorized")
+	refused := r.require(Request{Ref: "q.io/i"}, v1.PullIfNotPresent)
+	expect("no secret", refused, "", NotAccessible, "a b ")
+	if refused.Problem == nil || refused.Problem.Message != "unauthorized" {
+		t.Errorf("problem %+v", refused.Problem)
+	}
+	expect("still", r.require(withSecret("b"), v1.PullIfNotPresent), "sha256:1", Present, "a b ")
+	r.refuse = nil
+	expect("public now", r.require(Request{Ref: "q.io/i"}, v1.PullIfNotPresent), "sha256:1", Present,
+		"a b  ")
+	expect("for all", r.require(withSecret("z"), v1.PullIfNotPresent), "sha256:1", Present, "a b  ")
+}
+
+// A pull that cannot be recorded does not begin, and says so.
+func TestPullIsNotRecorded(t *testing.T) {
+	r := newAccessHarness(t)
+	r.noDisk = world.Errorf(world.KindExhausted, "WriteFile", "no space left on device")
+	got := r.require(withSecret("a"), v1.PullIfNotPresent)
+	if got.ID != "" || got.Problem == nil || len(r.pulls) > 0 || got.Problem.Message !=
+		`Failed to record image pull intent for container image "q.io/i": no space left on device` {
+		t.Errorf("image %q, pulls by %q, problem %+v", got.ID, r.pulls, got.Problem)
+	}
+	r.noDisk = nil
+	if got := r.require(withSecret("a"), v1.PullIfNotPresent); got.ID == "" {
+		t.Errorf("not pulled when it can be recorded: %+v", got.Problem)
+	}
+}

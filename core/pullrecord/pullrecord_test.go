@@ -1,0 +1,404 @@
+package pullrecord
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"seedlet.dev/core/keyring"
+	"seedlet.dev/core/op"
+	"seedlet.dev/world"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// node is a store on a disk. Operations are carried out at once, unless they are held.
+type node struct {
+	t     *testing.T
+	store Store
+	table op.Table
+	out   op.Effects
+	now   time.Time
+	files map[string]string // by path; directories end in a slash
+	// fail is the error of the calls of a name; held keeps effects.
+	fail   map[string]*world.Error
+	held   bool
+	ready  []string // images whose pulls may begin
+	loaded int
+}
+
+func newNode(t *testing.T, policy kubeletconfig.ImagePullCredentialsVerificationPolicy) *node {
+	n := &node{t: t, now: t0, files: map[string]string{}, fail: map[string]*world.Error{}}
+	n.store = Store{Dir: "/im", Settings: Settings{Policy: policy}}
+	n.run()
+	return n
+}
+
+// restart has another agent read the disk.
+func (n *node) restart() {
+	n.store = Store{Dir: "/im", Settings: n.store.Settings}
+	n.table = op.Table{}
+	n.run()
+}
+
+// run plans until nothing is issued.
+func (n *node) run() {
+	n.t.Helper()
+	for range 100 {
+		n.out.Reset(&n.table, n.now)
+		n.store.Plan(&n.out)
+		effects := slices.Clone(n.out.List())
+		if len(effects) == 0 || n.held {
+			return
+		}
+		for _, e := range effects {
+			n.complete(e)
+		}
+	}
+	n.t.Fatal("it plans without end")
+}
+
+func (n *node) complete(e world.Effect) {
+	r, ok := n.table.Complete(e.Op)
+	if !ok {
+		return // a log line
+	}
+	ev := world.Event{Time: n.now, Op: e.Op, Body: &world.Done{}, Err: n.fail[r.Call]}
+	if ev.Err == nil {
+		ev.Body, ev.Err = n.carryOut(e.Body)
+	}
+	n.out.Reset(&n.table, n.now)
+	images, loaded := n.store.HandleCompletion(r, ev, &n.out)
+	n.ready = append(n.ready, images...)
+	if loaded {
+		n.loaded++
+	}
+}
+
+func (n *node) carryOut(body any) (any, *world.Error) {
+	switch b := body.(type) {
+	case *world.ReadFiles:
+		if _, exists := n.files[b.Path+"/"]; !exists {
+			return nil, world.Errorf(world.KindNotFound, "ReadFiles", "no such directory")
+		}
+		read := &world.FilesRead{Directory: true}
+		for _, at := range slices.Sorted(maps.Keys(n.files)) {
+			if path.Dir(at) == b.Path && !strings.HasSuffix(at, "/") {
+				read.Files = append(read.Files,
+					world.File{Name: path.Base(at), Data: []byte(n.files[at])})
+			}
+		}
+		return read, nil
+	case *world.MakeDir:
+		n.files[b.Path+"/"] = ""
+	case *world.WriteFile:
+		if _, exists := n.files[path.Dir(b.Path)+"/"]; !exists {
+			return nil, world.Errorf(world.KindNotFound, "WriteFile", "no such directory")
+		}
+		n.files[b.Path] = string(b.Data)
+	case *world.RemoveTree:
+		delete(n.files, b.Path)
+	default:
+		n.t.Fatalf("unexpected %T", body)
+	}
+	return &world.Done{}, nil
+}
+
+// begin begins a pull, which must be possible.
+func (n *node) begin(ref string) {
+	n.t.Helper()
+	if n.store.Begin(ref, ref) {
+		return
+	}
+	if n.run(); !slices.Contains(n.ready, ref) || !n.store.Begin(ref, ref) {
+		n.t.Fatalf("the pull of %s does not begin", ref)
+	}
+}
+
+// pull pulls an image with the credentials of a secret; nil for those of the node.
+func (n *node) pull(ref, id string, secret *keyring.Source) {
+	n.t.Helper()
+	n.begin(ref)
+	n.store.Pulled(ref, id, secret, n.now, n.now)
+	n.store.End(ref)
+	n.run()
+}
+
+// expect checks whether a pod with some secrets may use an image.
+func (n *node) expect(want Access, ref, id string, secrets ...*keyring.Source) {
+	n.t.Helper()
+	var sources []keyring.Source
+	for _, s := range secrets {
+		sources = append(sources, *s)
+	}
+	if got := n.store.Access(ref, id, sources); got != want {
+		n.t.Errorf("access to %s: %q, want %q", ref, got, want)
+	}
+}
+
+// names returns the files in a directory.
+func (n *node) names(dir string) (names []string) {
+	for at := range maps.Keys(n.files) {
+		if path.Dir(at) == "/im/"+dir && !strings.HasSuffix(at, "/") {
+			names = append(names, path.Base(at))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func secret(name, hash string) *keyring.Source {
+	return &keyring.Source{UID: name + "-uid", Namespace: "ns", Name: name, Hash: hash}
+}
+
+const (
+	ref = "q.io/private:1"
+	id  = "sha256:1"
+)
+
+// A pod uses an image with a secret that was good for it, by its name or by its content. Another
+// pod has to pull it.
+func TestSecrets(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.expect(Granted, ref, id) // it was on the node before
+	n.pull(ref, id, secret("a", "1"))
+	n.expect(Denied, ref, id)
+	n.expect(Denied, ref, id, secret("b", "2"))
+	n.expect(Granted, ref, id, secret("b", "2"), secret("a", "1"))
+	n.expect(Granted, "q.io/private@sha256:0", id, secret("a", "1"))
+	n.expect(Denied, "other.io/private:1", id, secret("a", "1"))
+	n.expect(Granted, ref, id, secret("same-content", "1"))
+	n.expect(Granted, ref, id, secret("a", "changed"))
+	n.run()
+	n.restart()
+	n.expect(Granted, ref, id, secret("same-content", "other"))
+	n.expect(Granted, ref, id, secret("other", "changed"))
+	n.expect(Denied, ref, id)
+	n.pull(ref, id, nil)
+	n.expect(Granted, ref, id)
+	n.restart()
+	n.expect(Granted, ref, id)
+	if got := n.names("pulling"); len(got) > 0 {
+		t.Errorf("intents are left: %q", got)
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	for policy, want := range map[kubeletconfig.ImagePullCredentialsVerificationPolicy]Access{
+		"": Granted, kubeletconfig.NeverVerify: Granted, kubeletconfig.AlwaysVerify: Denied,
+		kubeletconfig.NeverVerifyPreloadedImages:   Granted,
+		kubeletconfig.NeverVerifyAllowlistedImages: Denied,
+	} {
+		n := newNode(t, policy)
+		n.store.Settings.Allowed = []string{"a.io/base", "b.io/team/*"}
+		n.expect(want, ref, id)
+		if policy == kubeletconfig.NeverVerifyAllowlistedImages {
+			n.expect(Granted, "a.io/base:1", id)
+			n.expect(Denied, "a.io/base2", id)
+			n.expect(Granted, "b.io/team/x@sha256:0", id)
+			n.expect(Denied, "b.io/teams", id)
+		}
+		if policy == "" {
+			n.pull(ref, id, secret("a", "1"))
+			n.expect(Granted, ref, id)
+		}
+		if isKept := policy != ""; isKept != (n.loaded == 1) {
+			t.Errorf("%q: read %d times", policy, n.loaded)
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"a.io/base": "", "a.io/*": "", "base": "", "a.io/x/*": "",
+		" a.io/x": "space", "": "registry", "*": "wildcard", "/*": "registry", "a.io/*/x": "wildcard",
+		"a.io/x:1": "tag", "a.io/X Y": "name of an image",
+	} {
+		got := CheckPattern(pattern)
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+// A pull begins when its intent is on the disk. An agent that is started within a pull, or after one
+// whose record could not be written, knows that the image was pulled, and not by whom.
+func TestAgentEndsWithinPull(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin(ref)
+	n.expect(Denied, ref, id, secret("a", "1"))
+	n.restart()
+	n.expect(Denied, ref, id, secret("a", "1"))
+	images := map[string][]string{id: {"q.io/private:1", "q.io/private@sha256:0"}}
+	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
+	n.run()
+	n.expect(Denied, ref, id) // it may still come
+	n.store.Reconcile(images, n.now, n.now, n.now)
+	n.run()
+	n.expect(Denied, ref, id, secret("a", "1"))
+	n.expect(Denied, "q.io/private@sha256:0", id)
+	if len(n.names("pulling")) != 0 || len(n.names("pulled")) != 1 {
+		t.Errorf("files %q", n.files)
+	}
+
+	n = newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin(ref)
+	n.fail["WriteFile"] = world.Errorf(world.KindExhausted, "WriteFile", "no space")
+	n.store.Pulled(ref, id, secret("a", "1"), n.now, n.now)
+	n.store.End(ref)
+	n.run()
+	n.expect(Granted, ref, id, secret("a", "1"))
+	if len(n.names("pulling")) != 1 {
+		t.Error("the intent is removed before the record is on the disk")
+	}
+	clear(n.fail)
+	n.restart()
+	n.expect(Denied, ref, id, secret("a", "1"))
+	n.pull(ref, id, secret("a", "1"))
+	n.expect(Granted, ref, id, secret("a", "1"))
+	if len(n.names("pulling")) != 0 {
+		t.Error("the intent is left after another pull")
+	}
+}
+
+// A failed pull leaves nothing, unless the image may still come.
+func TestFailedPull(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin(ref)
+	n.begin(ref) // by another pod
+	n.store.End(ref)
+	n.run()
+	n.expect(Denied, ref, id)
+	n.store.End(ref)
+	n.run()
+	n.expect(Granted, ref, id)
+	n.begin(ref)
+	n.store.MayCome(ref, n.now)
+	n.store.End(ref)
+	n.run()
+	n.expect(Denied, ref, id)
+	n.now = n.now.Add(outcomeAwaited)
+	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
+	n.run()
+	n.expect(Granted, ref, id)
+	if got := n.names("pulling"); len(got) > 0 {
+		t.Errorf("intents are left: %q", got)
+	}
+}
+
+// While the disk takes no intent, no pull begins; the images are planned after each attempt.
+func TestIntentIsNotWritten(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.fail["WriteFile"] = world.Errorf(world.KindExhausted, "WriteFile", "no space")
+	if n.store.Begin(ref, ref) {
+		t.Error("a pull begins without an intent")
+	}
+	n.run()
+	if n.store.Problem(ref) != "no space" || !slices.Equal(n.ready, []string{ref}) {
+		t.Errorf("problem %q, %q may begin", n.store.Problem(ref), n.ready)
+	}
+	clear(n.fail)
+	n.now = n.now.Add(time.Minute)
+	n.begin(ref)
+	if n.store.Problem(ref) != "" {
+		t.Errorf("problem %q after a success", n.store.Problem(ref))
+	}
+	n.store.End(ref)
+	n.store.Begin(ref, "second") // while the removal is in flight, or before it
+	n.run()
+	if n.begin(ref); len(n.names("pulling")) != 1 {
+		t.Error("a pull has begun, and its intent is not on the disk")
+	}
+}
+
+// Records go with their images, unless the list is older than the pull.
+func TestRecordsOfRemovedImages(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.pull(ref, id, secret("a", "1"))
+	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
+	n.run()
+	n.expect(Denied, ref, id)
+	n.now = n.now.Add(time.Second)
+	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
+	n.expect(Granted, ref, id)
+	n.pull(ref, id, secret("b", "2")) // before the removal is planned
+	n.expect(Granted, ref, id, secret("b", "2"))
+	n.expect(Denied, ref, id, secret("a", "1"))
+	n.restart()
+	n.expect(Granted, ref, id, secret("b", "2"))
+}
+
+// Files of a kubelet are read, of both versions; of a damaged one it is known that the image was
+// pulled. A directory that cannot be read leaves no image to all pods.
+func TestFilesOfAKubelet(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.files["/im/pulled/"], n.files["/im/pulling/"] = "", ""
+	put := func(dir, of, text string) { n.files["/im/"+dir+"/"+fileName(of)] = text }
+	put("pulled", id, `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1alpha1",`+
+		`"lastUpdatedTime":"2026-01-01T00:00:00Z","imageRef":"sha256:1","credentialMapping":{`+
+		`"q.io/private":{"kubernetesSecrets":[{"uid":"a-uid","namespace":"ns","name":"a",`+
+		`"credentialHash":"1"}]}}}`)
+	put("pulled", "sha256:2", `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1",`+
+		`"imageRef":"sha256:2","credentialMapping":{"q.io/public":{"nodePodsAccessible":true}}}`)
+	put("pulled", "sha256:3", `{`)
+	put("pulled", "sha256:4", `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1",`+
+		`"imageRef":"sha256:1","credentialMapping":{"q.io/x":{"nodePodsAccessible":true}}}`)
+	put("pulling", "q.io/late", `{"kind":"ImagePullIntent",`+
+		`"apiVersion":"kubelet.config.k8s.io/v1beta1","image":"q.io/late"}`)
+	n.files["/im/pulled/"+fileName("sha256:5")+".tmp"] = "{"
+	n.restart()
+	n.expect(Granted, ref, id, secret("a", "1"))
+	n.expect(Denied, ref, id)
+	n.expect(Granted, "q.io/public", "sha256:2")
+	n.expect(Denied, "q.io/x", "sha256:3")
+	n.expect(Denied, "q.io/x", "sha256:4")
+	n.expect(Granted, "q.io/x", "sha256:5")
+	n.expect(Denied, "q.io/late", "sha256:6")
+	n.pull("q.io/x", "sha256:3", secret("a", "1"))
+	n.restart()
+	n.expect(Granted, "q.io/x", "sha256:3", secret("a", "1"))
+
+	n.fail["ReadFiles"] = world.Errorf(world.KindInternal, "ReadFiles", "input/output error")
+	n.restart()
+	n.expect(Unknown, ref, id)
+	for range readsMax {
+		n.now = n.now.Add(time.Minute)
+		n.run()
+	}
+	n.expect(Denied, "q.io/x", "sha256:5")
+}
+
+// The file of a record is the kubelet's.
+func TestFormat(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.pull(ref, id, secret("a", "1"))
+	const want = `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1",` +
+		`"lastUpdatedTime":"2026-01-01T00:00:00Z","imageRef":"sha256:1","credentialMapping":{` +
+		`"q.io/private":{"kubernetesSecrets":[{"uid":"a-uid","namespace":"ns","name":"a",` +
+		`"credentialHash":"1"}]}}}` + "\n"
+	const at = "/im/pulled/sha256-51ae7fa00c92525c319404a3a6d400e52ff9372c5a39cb415e0486fe425f3165"
+	if got := n.files[at]; got != want {
+		t.Errorf("the record is\n%s, want\n%s, among %q", got, want, n.files)
+	}
+}
+
+// A tenant cannot make a record grow without end.
+func TestBounds(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	for i := range 3 * credentialsMax {
+		name := strings.Repeat("x", i+1)
+		n.pull(ref, id, secret(name, name))
+		n.pull("q.io/"+name, id, secret("a", "1"))
+	}
+	r := n.store.Records[fileName(id)]
+	if secrets := r.CredentialMapping["q.io/private"].KubernetesSecrets; len(secrets) !=
+		credentialsMax || len(r.CredentialMapping) != credentialsMax {
+		t.Errorf("%d secrets, %d repositories", len(secrets), len(r.CredentialMapping))
+	}
+	n.expect(Granted, ref, id, secret("x", "x"))
+}
