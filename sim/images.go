@@ -18,6 +18,7 @@ import (
 type imageRegistry struct {
 	planned map[string]*plan.Image
 	users   map[string]string
+	private map[string][]string
 	present map[string]plan.NodeImage
 }
 
@@ -26,7 +27,7 @@ const forever = 1000 * time.Hour
 
 func newImageRegistry(spec *plan.Spec) imageRegistry {
 	registry := imageRegistry{map[string]*plan.Image{}, spec.ImageUsers,
-		map[string]plan.NodeImage{}}
+		spec.PrivateImages, map[string]plan.NodeImage{}}
 	for _, image := range spec.Node.NodeImages {
 		registry.present[image.Ref] = image
 	}
@@ -41,10 +42,12 @@ func (r imageRegistry) imageFor(ref string, pulls int) runtime.Image {
 	planned := r.planned[ref]
 	if planned == nil {
 		has := r.present[ref]
-		return runtime.Image{User: r.users[ref], Bytes: has.Bytes, Pinned: has.Pinned}
+		return runtime.Image{User: r.users[ref], Bytes: has.Bytes, Pinned: has.Pinned,
+			PulledBy: r.private[ref]}
 	}
 	image := runtime.Image{
 		Absent: true, PullDuration: time.Duration(planned.PullTakes), User: r.users[ref],
+		PulledBy: r.private[ref],
 	}
 	if planned.Stuck && pulls == 0 {
 		image.PullDuration = forever

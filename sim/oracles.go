@@ -60,6 +60,7 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),
 		SystemCgroups: host.SystemCgroups,
 		ImageUser:     images.userOf, HasAPIServer: node.API,
+		PullUsers: r.plan.PrivateImages, PullPolicy: pullPolicy(kubelet),
 		ClockSkew: r.clocks.runtimeSkew, DateOffset: r.clocks.dateOffset, ReadFile: r.read,
 		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: changeDetection(kubelet),
@@ -71,6 +72,15 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			NodeReport:    kubelet.NodeStatusReportFrequency.Duration,
 		},
 	})
+}
+
+// pullPolicy returns which images on the node have to be verified; empty: none.
+func pullPolicy(
+	kubelet *kubeletconfig.KubeletConfiguration) kubeletconfig.ImagePullCredentialsVerificationPolicy {
+	if on, isSet := kubelet.FeatureGates["KubeletEnsureSecretPulledImages"]; isSet && !on {
+		return ""
+	}
+	return kubelet.ImagePullCredentialsVerificationPolicy
 }
 
 // oracleShutdown returns how the agent has to end pods when the machine shuts down.

@@ -85,6 +85,11 @@ func (m *model) runsAs(spec *v1.Pod, c *v1.Container) (user string, forbiddenRoo
 	return user, nonRoot != nil && *nonRoot && (err != nil || uid == 0)
 }
 
+// cannotBeCreated reports whether a container is never created.
+func (p *pod) cannotBeCreated(c *v1.Container) bool {
+	return p.isForbiddenRoot(c) || slices.ContainsFunc(p.imagesOf(p.spec, c), p.cannotGet)
+}
+
 // isForbiddenRoot reports whether a container can never be created, because it must not run as
 // root.
 func (p *pod) isForbiddenRoot(c *v1.Container) bool {

@@ -40,6 +40,7 @@ type model struct {
 	plugins  pluginModel
 	csi      csiModel
 	volumes  volumeModel
+	images   privateImages
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
@@ -97,6 +98,7 @@ func newModel(opts Options) *model {
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
+		images:       newPrivateImages(),
 		cgroupsSetAt: map[string]time.Time{}, imagesAbsent: absent,
 		pressure: newPressureModel(&opts.Pressure),
 		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
@@ -129,6 +131,7 @@ func (m *model) apply(f *truth.Fact) {
 		m.imagesAbsent[f.Image] = true
 	case truth.ImagePulled:
 		delete(m.imagesAbsent, f.Image)
+		m.images.wasPulled[f.Image] = true
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
 	case truth.EventRecorded:

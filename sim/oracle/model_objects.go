@@ -58,6 +58,10 @@ func (m *model) applyObject(f *truth.Fact) {
 			o.node = after.Node
 			o.nodeStates = append(o.nodeStates, nodeState{f.Time, after.Node})
 		}
+	case api.ResourceSecrets:
+		if after.Secret != nil {
+			m.images.applySecret(after.Secret)
+		}
 	case api.ResourceLeases:
 		if f.Write.Incarnation > 0 && after.Lease != nil {
 			o.leaseRenewedAt = f.Time

@@ -228,7 +228,7 @@ func (p *pod) containersProblem(s *sandbox, now time.Time) string {
 			}
 			continue
 		}
-		if c == nil && p.isForbiddenRoot(&p.spec.Spec.InitContainers[i]) {
+		if c == nil && p.cannotBeCreated(&p.spec.Spec.InitContainers[i]) {
 			return ""
 		}
 		if c == nil || c.sandbox != s {
@@ -238,7 +238,7 @@ func (p *pod) containersProblem(s *sandbox, now time.Time) string {
 	}
 	for i := range p.spec.Spec.Containers {
 		c := p.newestRun(p.spec.Spec.Containers[i].Name)
-		if c == nil && p.isForbiddenRoot(&p.spec.Spec.Containers[i]) {
+		if c == nil && p.cannotBeCreated(&p.spec.Spec.Containers[i]) {
 			continue
 		}
 		if c == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
@@ -71,6 +72,12 @@ type Options struct {
 	EventedPLEG   bool // the agent uses EventedPLEG
 	// ImageUser returns the user of an image, by number or name. Nil: every image runs as root.
 	ImageUser func(ref string) string
+
+	// PullUsers are the users of the registry that may pull an image, by its reference; everybody may
+	// pull the others. PullPolicy says of which images on the node the credentials of pods are
+	// verified; empty: of none.
+	PullUsers  map[string][]string
+	PullPolicy kubeletconfig.ImagePullCredentialsVerificationPolicy
 
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.
@@ -157,6 +164,7 @@ func oracles() []oracle {
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeClaims{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
+		&imageAccess{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &sandboxRate{}, &logs{}, &terminationMessage{},

@@ -21,12 +21,14 @@ type ImageRange struct {
 	Present []string `json:"present,omitempty"`
 	// Users are the users in the image configurations, by image reference; see Spec.ImageUsers.
 	Users map[string]string `json:"users,omitempty"`
+	// Private are the users that may pull an image, by its reference; see Spec.PrivateImages.
+	Private map[string][]string `json:"private,omitempty"`
 }
 
 func (g *generator) addImages() {
 	r := g.stream("images")
 	spec := &g.scenario.Spec.Images
-	g.plan.Spec.ImageUsers = spec.Users
+	g.plan.Spec.ImageUsers, g.plan.Spec.PrivateImages = spec.Users, spec.Private
 	weight := g.swarmWeight("images", false)
 	var refs []string
 	for i := range g.plan.Spec.Pods {

@@ -41,6 +41,9 @@ type Spec struct {
 	Images []Image `json:"images,omitempty"`
 	// ImageUsers are the users of images, as "1000", "1000:2000" or "www". All others: root.
 	ImageUsers map[string]string `json:"imageUsers,omitempty"`
+	// PrivateImages are the users of the registry that may pull an image, by its reference. Everybody
+	// may pull the others.
+	PrivateImages map[string][]string `json:"privateImages,omitempty"`
 
 	// Objects exist at the API server, if the node has one, once an act has created them.
 	Objects []Object `json:"objects,omitempty"`

@@ -225,6 +225,13 @@ func (r *Runtime) pullImage(call *wire.Call, req *runtimeapi.PullImageRequest) {
 			call.Fail(plan.PullError)
 			return
 		}
+		user := req.GetAuth().GetUsername()
+		if len(plan.PulledBy) > 0 && !slices.Contains(plan.PulledBy, user) {
+			call.Fail(world.Errorf(world.KindInternal, "PullImage", "failed to resolve reference %q: pull "+
+				"access denied, repository does not exist or may require authorization: server message: "+
+				"insufficient_scope: authorization failed", img.ref))
+			return
+		}
 		if call.DrawsAbort() {
 			return
 		}

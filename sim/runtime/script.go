@@ -72,6 +72,7 @@ type Image struct {
 	PullDuration time.Duration // duration of this pull; zero: drawn
 	PullError    *world.Error  // error at the end of this pull; nil: success
 	User         string        // of the image's configuration, as in "1000:2000" or "www"; empty: root
+	PulledBy     []string      // the users of the registry that may pull it; empty: everybody
 	Bytes        int64         // its size; zero: 1 MiB
 	Pinned       bool          // the runtime asks that it is kept
 }
