@@ -159,7 +159,10 @@ func (s *Store) Begin(ref, name string) bool {
 	}
 	file := fileName(ref)
 	i := s.Intents[file]
-	if i == nil || i.IsGone && i.Op == 0 {
+	switch {
+	case i != nil && i.IsGone && i.Op == 0 && i.Failures == 0 && i.Saved == i.Changes-1:
+		i.IsGone, i.Saved = false, i.Changes // the removal has not begun: the file is there
+	case i == nil || i.IsGone && i.Op == 0:
 		i = &Intent{Image: ref}
 		s.change(intentsDir, file, &i.File)
 		put(&s.Intents, file, i)

@@ -309,10 +309,17 @@ func TestIntentIsNotWritten(t *testing.T) {
 		t.Errorf("problem %q after a success", n.store.Problem(ref))
 	}
 	n.store.End(ref)
-	n.store.Begin(ref, "second") // while the removal is in flight, or before it
-	n.run()
-	if n.begin(ref); len(n.names("pulling")) != 1 {
+	if !n.store.Begin(ref, "second") {
+		t.Error("an intent that is still on the disk is written again")
+	}
+	if n.run(); len(n.names("pulling")) != 1 {
 		t.Error("a pull has begun, and its intent is not on the disk")
+	}
+	n.store.End(ref)
+	n.held = true
+	n.run()
+	if n.store.Begin(ref, "third") {
+		t.Error("a pull begins while its intent is being removed")
 	}
 }
 
