@@ -266,6 +266,14 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 	m.addCounters("kubelet_image_manager_ensure_image_requests_total", "Images that containers "+
 		"needed, by the pull policy, whether the image was present, and whether it had to be pulled.",
 		t.ImageRequests, "pull_policy", "present_locally", "pull_required")
+	m.addCounters("kubelet_imagemanager_image_mustpull_checks_total", "Requests for images that were "+
+		"present, by whether the pod may use them without a pull with its own credentials.",
+		t.ImageAccess, "result")
+	records, intents := a.state.Images.Records.FilesOnDisk()
+	m.addGauge("kubelet_imagemanager_ondisk_pulledrecords", "Images of which the disk has with which "+
+		"credentials they were pulled.", records)
+	m.addGauge("kubelet_imagemanager_ondisk_pullintents", "Images of which the disk has that they are, "+
+		"or may have been, pulled.", intents)
 	m.addCounters("kubelet_restarted_pods_total",
 		"Pods that were removed and started again with the same UID.", t.PodsRestarted, "static")
 	m.addCounter("kubelet_orphaned_runtime_pods_total",

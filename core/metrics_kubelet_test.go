@@ -199,11 +199,16 @@ func TestImageRequestMetric(t *testing.T) {
 		n.answer = func(effect any) any { return c.answers[world.CallName(effect)] }
 		n.restart()
 		n.advance(5 * time.Minute)
-		got := map[string]float64{}
-		for name, value := range n.metricValues() {
+		got, values := map[string]float64{}, n.metricValues()
+		for name, value := range values {
 			if labels, ok := strings.CutPrefix(name, requests); ok {
 				got[labels] = value
 			}
+		}
+		const allowed = "kubelet_imagemanager_image_mustpull_checks_total credentialPolicyAllowed"
+		isPresent := c.policy != v1.PullAlways && c.answers == nil && c.ref == "i"
+		if isPresent != (values[allowed] == 1) {
+			t.Errorf("%s of %s: %v times present and allowed", c.policy, c.ref, values[allowed])
 		}
 		if len(got) != len(c.want) {
 			t.Errorf("%s of %s: %v, want %v", c.policy, c.ref, got, c.want)

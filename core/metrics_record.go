@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/probe"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -51,6 +52,7 @@ type Metrics struct {
 	// Runs of containers that have ended, by type, exit code and reason.
 	ContainersTerminated metrics.Counters `json:"containersTerminated,omitempty"`
 	ImageRequests        metrics.Counters `json:"imageRequests,omitempty"` // by policy and decision
+	ImageAccess          metrics.Counters `json:"imageAccess,omitempty"`   // by its kind
 
 	OverBudget metrics.Counters `json:"overBudget,omitempty"` // refusals, by name of the bound
 
@@ -293,7 +295,7 @@ func exitReasonLabel(reason string) string {
 
 // recordImageRequest records a container's request for an image. Any other policy than the two is
 // treated as IfNotPresent.
-func (t *Metrics) recordImageRequest(policy v1.PullPolicy, decision image.Decision) {
+func (t *Metrics) recordImageRequest(policy v1.PullPolicy, result *image.Result) {
 	label := "ifnotpresent"
 	switch policy {
 	case v1.PullAlways:
@@ -301,7 +303,10 @@ func (t *Metrics) recordImageRequest(policy v1.PullPolicy, decision image.Decisi
 	case v1.PullNever:
 		label = "never"
 	}
-	t.ImageRequests.Increment(label + " " + string(decision))
+	t.ImageRequests.Increment(label + " " + string(result.Decision))
+	if result.Access != pullrecord.Unknown {
+		t.ImageAccess.Increment(string(result.Access))
+	}
 }
 
 // recordVolumeOperation records an operation on a volume. No volume is migrated to CSI.

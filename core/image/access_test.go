@@ -103,37 +103,44 @@ func (r *accessHarness) complete(name string, e world.Effect) {
 // if that fails, and does not learn that it is there.
 func TestImageOfAnotherPod(t *testing.T) {
 	r := newAccessHarness(t)
-	expect := func(what string, got Result, id string, decision Decision, pulls string) {
+	check := func(what string, got Result, want Result, pulls string) {
 		t.Helper()
-		if got.ID != id || got.Decision != decision || strings.Join(r.pulls, " ") != pulls {
-			t.Errorf("%s: image %q, decision %q, pulls by %q; problem %+v", what, got.ID, got.Decision,
-				r.pulls, got.Problem)
+		if got.ID != want.ID || got.Decision != want.Decision || got.Access != want.Access ||
+			strings.Join(r.pulls, " ") != pulls {
+			t.Errorf("%s: image %q, decision %q, access %q, pulls by %q; problem %+v", what, got.ID,
+				got.Decision, got.Access, r.pulls, got.Problem)
 		}
 	}
+	found := func(what string, request Request, access pullrecord.Access, pulls string) {
+		t.Helper()
+		check(what, r.require(request, v1.PullIfNotPresent),
+			Result{ID: "sha256:1", Decision: Present, Access: access}, pulls)
+	}
+	none, denied := Request{Ref: "q.io/i"}, Result{Decision: NotAccessible, Access: pullrecord.Denied}
 	r.present = true
-	expect("preloaded", r.require(withSecret("z"), v1.PullIfNotPresent), "sha256:1", Present, "")
+	found("preloaded", withSecret("z"), pullrecord.Allowed, "")
 	r.present = false
-	expect("pulled", r.require(withSecret("a"), v1.PullIfNotPresent), "sha256:1", Present, "a")
-	expect("the same secret", r.require(withSecret("a"), v1.PullIfNotPresent), "sha256:1", Present, "a")
-	expect("never, the same secret", r.require(withSecret("a"), v1.PullNever), "sha256:1", Present, "a")
-	never := r.require(Request{Ref: "q.io/i"}, v1.PullNever)
-	expect("never", never, "", NotAccessible, "a")
+	found("pulled", withSecret("a"), "", "a")
+	found("the same secret", withSecret("a"), pullrecord.Recorded, "a")
+	check("never, the same secret", r.require(withSecret("a"), v1.PullNever),
+		Result{ID: "sha256:1", Decision: Present, Access: pullrecord.Recorded}, "a")
+	never := r.require(none, v1.PullNever)
+	check("never", never, denied, "a")
 	if never.Problem == nil || never.Problem.Reason != ErrImageNeverPull ||
 		!strings.Contains(never.Problem.Message, "not present") {
 		t.Errorf("problem %+v", never.Problem)
 	}
-	expect("another secret", r.require(withSecret("b"), v1.PullIfNotPresent), "sha256:1", Present, "a b")
+	found("another secret", withSecret("b"), "", "a b")
 	r.refuse = world.Errorf(world.KindInternal, "PullImage", "unauthorized")
-	refused := r.require(Request{Ref: "q.io/i"}, v1.PullIfNotPresent)
-	expect("no secret", refused, "", NotAccessible, "a b ")
+	refused := r.require(none, v1.PullIfNotPresent)
+	check("no secret", refused, denied, "a b ")
 	if refused.Problem == nil || refused.Problem.Message != "unauthorized" {
 		t.Errorf("problem %+v", refused.Problem)
 	}
-	expect("still", r.require(withSecret("b"), v1.PullIfNotPresent), "sha256:1", Present, "a b ")
+	found("still", withSecret("b"), pullrecord.Recorded, "a b ")
 	r.refuse = nil
-	expect("public now", r.require(Request{Ref: "q.io/i"}, v1.PullIfNotPresent), "sha256:1", Present,
-		"a b  ")
-	expect("for all", r.require(withSecret("z"), v1.PullIfNotPresent), "sha256:1", Present, "a b  ")
+	found("public now", none, "", "a b  ")
+	found("for all", withSecret("z"), pullrecord.Recorded, "a b  ")
 }
 
 // A pull that cannot be recorded does not begin, and says so.

@@ -167,8 +167,10 @@ type Result struct {
 	Problem *Problem // why there is no ID; nil if nothing has failed
 	// Decision is what the request led to; empty while ImageStatus is awaited.
 	Decision Decision
-	Pull     Pull  // the newest pull of the image
-	Bytes    int64 // the size; zero if it is not known
+	// Access is whether the pod may use the image that is present; empty if nobody asked.
+	Access pullrecord.Access
+	Pull   Pull  // the newest pull of the image
+	Bytes  int64 // the size; zero if it is not known
 }
 
 // Decision is whether an image was present when a pod needed it, and whether it has to be pulled:
@@ -218,15 +220,15 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 		access = s.Records.Access(ref, img.ID, img.Sources)
 	}
 	switch {
-	case img.ID != "" && (pulled || access == pullrecord.Granted):
+	case img.ID != "" && (pulled || access.IsGranted()):
 		result := img.result()
-		result.Decision = whenPresent
+		result.Decision, result.Access = whenPresent, access
 		return result
 	case isPresent && access == pullrecord.Unknown:
 		return Result{Problem: img.Problem, Pull: img.Pull} // planned when the records were read
 	case checked && policy == v1.PullNever:
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
-		return Result{Decision: decision, Problem: &Problem{Reason: ErrImageNeverPull,
+		return Result{Decision: decision, Access: access, Problem: &Problem{Reason: ErrImageNeverPull,
 			Message: fmt.Sprintf("Container image %q is not present with pull policy of Never", ref)}}
 	case policy == v1.PullAlways, checked:
 		img.PullNeededSince = timer.Later(img.PullNeededSince, since)
@@ -236,7 +238,7 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 			decision = Undecidable
 		}
 	}
-	return Result{Decision: decision, Problem: img.Problem, Pull: img.Pull}
+	return Result{Decision: decision, Access: access, Problem: img.Problem, Pull: img.Pull}
 }
 
 // decide returns the decisions about an image that has to be pulled, and about one that has not.

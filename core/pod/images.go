@@ -130,22 +130,22 @@ func (p *Pod) ensureImage(container *v1.Container, required requiredImage, env *
 		result = ensure(p.UID, required.Request, required.policy, pending.Since)
 	}
 	p.recordImageEvents(pending, required.Ref, &result, env)
-	pending.countRequest(required.policy, result.Decision, env)
+	pending.countRequest(required.policy, &result, env)
 	pending.Problem = result.Problem
 	return result
 }
 
 // countRequest counts the request for the image by its decision. A request that has led to a pull
 // counts once: the retries of the pull are no requests of their own.
-func (n *PendingImage) countRequest(policy v1.PullPolicy, decision image.Decision, env *Env) {
+func (n *PendingImage) countRequest(policy v1.PullPolicy, result *image.Result, env *Env) {
 	leadsToPull := n.Decision == image.Missing || n.Decision == image.AlwaysPulled ||
 		n.Decision == image.NotAccessible
-	if decision == "" || decision == n.Decision || leadsToPull {
+	if result.Decision == "" || result.Decision == n.Decision || leadsToPull {
 		return
 	}
-	n.Decision = decision
+	n.Decision = result.Decision
 	if env.CountImageRequest != nil {
-		env.CountImageRequest(policy, decision)
+		env.CountImageRequest(policy, result)
 	}
 }
 

@@ -54,7 +54,7 @@ type Env struct {
 	CountRefusal func(name string)
 	// CountImageRequest counts a container's request for an image, CountShortenedSleep a hook's sleep
 	// that did not last; nil to count nothing.
-	CountImageRequest   func(policy v1.PullPolicy, decision image.Decision)
+	CountImageRequest   func(policy v1.PullPolicy, result *image.Result)
 	CountShortenedSleep func()
 	// NoteImageUse notes that a container which is created now uses the image with an ID; nil to note
 	// nothing.

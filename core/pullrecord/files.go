@@ -56,6 +56,24 @@ type File struct {
 
 func (f *File) isSaved() bool { return f.Changes == f.Saved }
 
+// isOnDisk reports whether there is a file, with whatever content.
+func (f *File) isOnDisk() bool { return f.Saved > 0 || f.Changes == 0 }
+
+// FilesOnDisk returns how many files there are.
+func (s *Store) FilesOnDisk() (records, intents int) {
+	for _, r := range s.Records { //ordered: a count
+		if r.isOnDisk() {
+			records++
+		}
+	}
+	for _, i := range s.Intents { //ordered: a count
+		if i.isOnDisk() {
+			intents++
+		}
+	}
+	return records, intents
+}
+
 // Dir is a directory of files.
 type Dir struct {
 	IsRead bool `json:"isRead,omitempty"`

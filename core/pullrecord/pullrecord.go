@@ -87,15 +87,20 @@ type Confirmation struct {
 	Source keyring.Source `json:"source"`
 }
 
-// Access is whether a pod may use an image that is on the node.
+// Access is whether a pod may use an image that is on the node: the label result of the kubelet's
+// metric imagemanager_image_mustpull_checks_total.
 type Access string
 
 // The kinds of access.
 const (
-	Unknown Access = ""        // the records have not been read
-	Granted Access = "granted" // as it is
-	Denied  Access = "denied"  // after a pull with its own credentials only
+	Unknown  Access = ""                        // the records have not been read
+	Allowed  Access = "credentialPolicyAllowed" // whoever it is
+	Recorded Access = "credentialRecordFound"   // with credentials that were good for the image
+	Denied   Access = "mustAuthenticate"        // by a pull with its own credentials only
 )
+
+// IsGranted reports whether the image can be used as it is.
+func (a Access) IsGranted() bool { return a == Allowed || a == Recorded }
 
 // fileName returns the name of the file of an image or a reference.
 func fileName(of string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(of))) }
@@ -107,9 +112,9 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 	policy := s.Settings.Policy
 	switch {
 	case policy == "" || policy == kubeletconfig.NeverVerify:
-		return Granted
+		return Allowed
 	case policy == kubeletconfig.NeverVerifyAllowlistedImages && s.Settings.isAllowed(ref):
-		return Granted
+		return Allowed
 	case !s.IsLoaded():
 		return Unknown
 	}
@@ -117,7 +122,7 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 	wasPulled := r != nil && !r.IsGone || s.Intents[fileName(ref)] != nil || s.isUnreadable()
 	switch {
 	case policy == kubeletconfig.NeverVerifyPreloadedImages && !wasPulled:
-		return Granted
+		return Allowed
 	case r == nil || r.IsGone || r.Damaged || r.ImageRef != id:
 		return Denied
 	}
@@ -126,7 +131,7 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 		return Denied
 	}
 	if good.NodePodsAccessible {
-		return Granted
+		return Recorded
 	}
 	for _, source := range sources {
 		for _, secret := range good.KubernetesSecrets {
@@ -137,7 +142,7 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 				if !(sameSecret && sameContent) && !slices.Contains(s.Confirmed, c) {
 					s.Confirmed, s.Changed = append(s.Confirmed, c), true
 				}
-				return Granted
+				return Recorded
 			}
 		}
 	}

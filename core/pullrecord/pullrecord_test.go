@@ -165,24 +165,24 @@ const (
 // pod has to pull it.
 func TestSecrets(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
-	n.expect(Granted, ref, id) // it was on the node before
+	n.expect(Allowed, ref, id) // it was on the node before
 	n.pull(ref, id, secret("a", "1"))
 	n.expect(Denied, ref, id)
 	n.expect(Denied, ref, id, secret("b", "2"))
-	n.expect(Granted, ref, id, secret("b", "2"), secret("a", "1"))
-	n.expect(Granted, "q.io/private@sha256:0", id, secret("a", "1"))
+	n.expect(Recorded, ref, id, secret("b", "2"), secret("a", "1"))
+	n.expect(Recorded, "q.io/private@sha256:0", id, secret("a", "1"))
 	n.expect(Denied, "other.io/private:1", id, secret("a", "1"))
-	n.expect(Granted, ref, id, secret("same-content", "1"))
-	n.expect(Granted, ref, id, secret("a", "changed"))
+	n.expect(Recorded, ref, id, secret("same-content", "1"))
+	n.expect(Recorded, ref, id, secret("a", "changed"))
 	n.run()
 	n.restart()
-	n.expect(Granted, ref, id, secret("same-content", "other"))
-	n.expect(Granted, ref, id, secret("other", "changed"))
+	n.expect(Recorded, ref, id, secret("same-content", "other"))
+	n.expect(Recorded, ref, id, secret("other", "changed"))
 	n.expect(Denied, ref, id)
 	n.pull(ref, id, nil)
-	n.expect(Granted, ref, id)
+	n.expect(Recorded, ref, id)
 	n.restart()
-	n.expect(Granted, ref, id)
+	n.expect(Recorded, ref, id)
 	if got := n.names("pulling"); len(got) > 0 {
 		t.Errorf("intents are left: %q", got)
 	}
@@ -190,22 +190,22 @@ func TestSecrets(t *testing.T) {
 
 func TestPolicies(t *testing.T) {
 	for policy, want := range map[kubeletconfig.ImagePullCredentialsVerificationPolicy]Access{
-		"": Granted, kubeletconfig.NeverVerify: Granted, kubeletconfig.AlwaysVerify: Denied,
-		kubeletconfig.NeverVerifyPreloadedImages:   Granted,
+		"": Allowed, kubeletconfig.NeverVerify: Allowed, kubeletconfig.AlwaysVerify: Denied,
+		kubeletconfig.NeverVerifyPreloadedImages:   Allowed,
 		kubeletconfig.NeverVerifyAllowlistedImages: Denied,
 	} {
 		n := newNode(t, policy)
 		n.store.Settings.Allowed = []string{"a.io/base", "b.io/team/*"}
 		n.expect(want, ref, id)
 		if policy == kubeletconfig.NeverVerifyAllowlistedImages {
-			n.expect(Granted, "a.io/base:1", id)
+			n.expect(Allowed, "a.io/base:1", id)
 			n.expect(Denied, "a.io/base2", id)
-			n.expect(Granted, "b.io/team/x@sha256:0", id)
+			n.expect(Allowed, "b.io/team/x@sha256:0", id)
 			n.expect(Denied, "b.io/teams", id)
 		}
 		if policy == "" {
 			n.pull(ref, id, secret("a", "1"))
-			n.expect(Granted, ref, id)
+			n.expect(Allowed, ref, id)
 		}
 		if isKept := policy != ""; isKept != (n.loaded == 1) {
 			t.Errorf("%q: read %d times", policy, n.loaded)
@@ -252,15 +252,24 @@ func TestAgentEndsWithinPull(t *testing.T) {
 	n.store.Pulled(ref, id, secret("a", "1"), n.now, n.now)
 	n.store.End(ref)
 	n.run()
-	n.expect(Granted, ref, id, secret("a", "1"))
+	n.expect(Recorded, ref, id, secret("a", "1"))
 	if len(n.names("pulling")) != 1 {
 		t.Error("the intent is removed before the record is on the disk")
+	}
+	if records, intents := n.store.FilesOnDisk(); records != 0 || intents != 1 {
+		t.Errorf("%d records and %d intents are said to be on the disk", records, intents)
 	}
 	clear(n.fail)
 	n.restart()
 	n.expect(Denied, ref, id, secret("a", "1"))
+	if records, intents := n.store.FilesOnDisk(); records != 0 || intents != 1 {
+		t.Errorf("%d records and %d intents are said to be on the disk", records, intents)
+	}
 	n.pull(ref, id, secret("a", "1"))
-	n.expect(Granted, ref, id, secret("a", "1"))
+	n.expect(Recorded, ref, id, secret("a", "1"))
+	if records, intents := n.store.FilesOnDisk(); records != 1 || intents != 0 {
+		t.Errorf("%d records and %d intents are said to be on the disk", records, intents)
+	}
 	if len(n.names("pulling")) != 0 {
 		t.Error("the intent is left after another pull")
 	}
@@ -276,7 +285,7 @@ func TestFailedPull(t *testing.T) {
 	n.expect(Denied, ref, id)
 	n.store.End(ref)
 	n.run()
-	n.expect(Granted, ref, id)
+	n.expect(Allowed, ref, id)
 	n.begin(ref)
 	n.store.MayCome(ref, n.now)
 	n.store.End(ref)
@@ -285,7 +294,7 @@ func TestFailedPull(t *testing.T) {
 	n.now = n.now.Add(outcomeAwaited)
 	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
 	n.run()
-	n.expect(Granted, ref, id)
+	n.expect(Allowed, ref, id)
 	if got := n.names("pulling"); len(got) > 0 {
 		t.Errorf("intents are left: %q", got)
 	}
@@ -332,12 +341,12 @@ func TestRecordsOfRemovedImages(t *testing.T) {
 	n.expect(Denied, ref, id)
 	n.now = n.now.Add(time.Second)
 	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
-	n.expect(Granted, ref, id)
+	n.expect(Allowed, ref, id)
 	n.pull(ref, id, secret("b", "2")) // before the removal is planned
-	n.expect(Granted, ref, id, secret("b", "2"))
+	n.expect(Recorded, ref, id, secret("b", "2"))
 	n.expect(Denied, ref, id, secret("a", "1"))
 	n.restart()
-	n.expect(Granted, ref, id, secret("b", "2"))
+	n.expect(Recorded, ref, id, secret("b", "2"))
 }
 
 // Files of a kubelet are read, of both versions; of a damaged one it is known that the image was
@@ -359,16 +368,16 @@ func TestFilesOfAKubelet(t *testing.T) {
 		`"apiVersion":"kubelet.config.k8s.io/v1beta1","image":"q.io/late"}`)
 	n.files["/im/pulled/"+fileName("sha256:5")+".tmp"] = "{"
 	n.restart()
-	n.expect(Granted, ref, id, secret("a", "1"))
+	n.expect(Recorded, ref, id, secret("a", "1"))
 	n.expect(Denied, ref, id)
-	n.expect(Granted, "q.io/public", "sha256:2")
+	n.expect(Recorded, "q.io/public", "sha256:2")
 	n.expect(Denied, "q.io/x", "sha256:3")
 	n.expect(Denied, "q.io/x", "sha256:4")
-	n.expect(Granted, "q.io/x", "sha256:5")
+	n.expect(Allowed, "q.io/x", "sha256:5")
 	n.expect(Denied, "q.io/late", "sha256:6")
 	n.pull("q.io/x", "sha256:3", secret("a", "1"))
 	n.restart()
-	n.expect(Granted, "q.io/x", "sha256:3", secret("a", "1"))
+	n.expect(Recorded, "q.io/x", "sha256:3", secret("a", "1"))
 
 	n.fail["ReadFiles"] = world.Errorf(world.KindInternal, "ReadFiles", "input/output error")
 	n.restart()
@@ -407,5 +416,5 @@ func TestBounds(t *testing.T) {
 		credentialsMax || len(r.CredentialMapping) != credentialsMax {
 		t.Errorf("%d secrets, %d repositories", len(secrets), len(r.CredentialMapping))
 	}
-	n.expect(Granted, ref, id, secret("x", "x"))
+	n.expect(Recorded, ref, id, secret("x", "x"))
 }
