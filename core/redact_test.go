@@ -15,8 +15,9 @@ import (
 // Whatever may be secret is replaced, wherever it is; all else stays as it is.
 func TestRedact(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`{"token":"x","a":{"token":7,"password":"y\"","url":["z"]}}`,
-			`{"token":"[redacted]","a":{"token":7,"password":"[redacted]","url":["z"]}}`},
+		{`{"token":"x","a":{"token":7,"password":"y\"","url":["z"]},"credentialHash":"h"}`,
+			`{"token":"[redacted]","a":{"token":7,"password":"[redacted]","url":["z"]},` +
+				`"credentialHash":"[redacted]"}`},
 		{`[{"env":[{"name":"A","value":"x"},{"name":"B","value":null},{"value":{"a":[1]}},"value"]}]`,
 			`[{"env":[{"name":"A","value":"[redacted]"},{"name":"B","value":null},` +
 				`{"value":"[redacted]"},"value"]}]`},

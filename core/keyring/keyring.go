@@ -28,7 +28,7 @@ type Source struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Hash      string `json:"hash"` // SHA-256 of the credential
+	Hash      string `json:"credentialHash"` // SHA-256 of the credential
 }
 
 // Found are the credentials to try for an image.
