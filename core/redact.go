@@ -53,7 +53,7 @@ const (
 // secretKinds are the keys of secrets.
 var secretKinds = map[string]valueKind{
 	"token": secretString, "password": secretString, "url": secretString,
-	"credentialHash": secretString,
+	"credentialHash":      secretString,
 	annotationLastApplied: secretString, annotationPreStop: secretString,
 	world.CSITokensKey: secretString,
 	"env":              secretList, "httpHeaders": secretList,

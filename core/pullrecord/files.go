@@ -34,7 +34,7 @@ const (
 	dirBytesMax    = 64 << 20
 	filePermission = 0o600
 	dirPermission  = 0o700
-	readsMax       = 3 // failed reads after which the files of a directory are not known
+	readsMax       = 3 // failed reads after which images are used, or pulled, without those of a directory
 	backoffInitial = time.Second
 	backoffMax     = time.Minute
 )
@@ -77,7 +77,8 @@ func (s *Store) FilesOnDisk() (records, intents int) {
 // Dir is a directory of files.
 type Dir struct {
 	IsRead bool `json:"isRead,omitempty"`
-	// Failed is set if the directory could not be read: what its files say is not known.
+	// Failed is set if the directory could not be read: what its files say is not known. It is read
+	// again.
 	Failed bool `json:"failed,omitempty"`
 	// Missing is set if there is no directory. It is made before a file in it.
 	Missing   bool       `json:"missing,omitempty"`
@@ -141,7 +142,7 @@ func (s *Store) Plan(effects *op.Effects) time.Time {
 		switch {
 		case f == nil || f.Op == 0 && f.isSaved():
 			return true
-		case f.Op != 0, s.dir(dir).Missing, s.awaitsRecord(path):
+		case f.Op != 0, s.dir(dir).Missing, s.dir(dir).Op != 0, s.awaitsRecord(path):
 		case effects.Now().Before(f.NotBefore):
 			wake = timer.Soonest(wake, f.NotBefore)
 		default:
@@ -164,18 +165,23 @@ func (s *Store) confirm(effects *op.Effects) {
 	s.Confirmed = nil
 }
 
-// planDir reads a directory once, and makes it if it is missing and a file is to be in it.
+// planDir reads a directory until that succeeds, and makes it if it is missing and a file is to be
+// in it. No file of it is written meanwhile.
 func (s *Store) planDir(name string, effects *op.Effects) time.Time {
 	d, path := s.dir(name), s.Dir+"/"+name
-	isNeeded := slices.ContainsFunc(s.Unsaved, func(file string) bool {
-		return strings.HasPrefix(file, name+"/")
-	})
+	isNeeded, isWritten := false, false
+	for _, file := range s.Unsaved {
+		if strings.HasPrefix(file, name+"/") {
+			f, _ := s.file(file)
+			isNeeded, isWritten = true, isWritten || f != nil && f.Op != 0
+		}
+	}
 	switch {
-	case d.Op != 0, d.IsRead && !(d.Missing && isNeeded):
+	case d.Op != 0, d.IsRead && !d.Failed && !(d.Missing && isNeeded), isWritten:
 		return time.Time{}
 	case effects.Now().Before(d.NotBefore):
 		return d.NotBefore
-	case !d.IsRead:
+	case !d.IsRead, d.Failed:
 		d.Op = effects.Issue(Owner, name, fileTimeout, &world.ReadFiles{Path: path, FilesMax: filesMax,
 			BytesMax: fileBytesMax, SumMax: dirBytesMax})
 	default:
@@ -222,14 +228,13 @@ func encode(content any) []byte {
 }
 
 // HandleCompletion handles the completion of an operation. It returns the images, by name, whose
-// pulls may begin now, and whether the records have just been loaded.
+// pulls may begin now, and whether the records were just loaded, or given up for now.
 func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effects) (images []string,
 	loaded bool) {
 	if r.Call == "ReadFiles" || r.Call == "MakeDir" {
 		d := s.dir(r.Subject)
 		d.Op = 0
-		s.handleDir(d, r, ev, effects)
-		return nil, r.Call == "ReadFiles" && s.IsLoaded()
+		return nil, s.handleDir(d, r, ev, effects) && s.IsLoaded()
 	}
 	f, _ := s.file(r.Subject)
 	if f == nil {
@@ -278,34 +283,37 @@ func (s *Store) finish(path string) []string {
 	return waiting
 }
 
-// handleDir handles the read of a directory, or its creation.
-func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effects) {
+// handleDir handles the read of a directory, or its creation. It reports whether what is known of
+// its files has changed.
+func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effects) bool {
 	read, _ := ev.Body.(*world.FilesRead)
 	switch {
 	case r.Call == "MakeDir" && ev.Err == nil:
 		d.Missing, d.Failures, d.NotBefore = false, 0, time.Time{}
-		return
+		return false
 	case r.Call == "ReadFiles" && ev.Err.Has(world.KindNotFound):
-		d.IsRead, d.Missing, d.Failures = true, true, 0
-		return
+		*d = Dir{IsRead: true, Missing: true}
+		return true
 	case r.Call == "ReadFiles" && ev.Err == nil && read != nil:
-		d.IsRead, d.Failures = true, 0
+		*d = Dir{IsRead: true}
 		for i := range read.Files {
 			s.load(r.Subject, &read.Files[i], ev.Time, effects)
 		}
-		return
+		return true
 	}
 	d.Failures++
 	d.NotBefore = ev.Time.Add(timer.Backoff(d.Failures, backoffInitial, backoffMax))
-	if r.Call == "ReadFiles" && d.Failures >= readsMax {
-		*d = Dir{IsRead: true, Failed: true}
-		effects.Log(world.LevelError, "Failed to read who may use images: they are pulled again", "path",
-			s.Dir+"/"+r.Subject, "err", ev.Err.Error())
+	if r.Call != "ReadFiles" || d.Failures != readsMax {
+		return false
 	}
+	d.IsRead, d.Failed = true, true
+	effects.Log(world.LevelError, "Failed to read who may use images: they are pulled again", "path",
+		s.Dir+"/"+r.Subject, "err", ev.Err.Error())
+	return true
 }
 
-// load takes the content of a file of an earlier agent. Of a damaged one it is known that an agent
-// has pulled the image.
+// load takes the content of a file of an earlier agent, unless this one has written it since. Of a
+// damaged one it is known that an agent has pulled the image.
 func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Effects) {
 	if !strings.HasPrefix(file.Name, filePrefix) || strings.HasSuffix(file.Name, tempSuffix) {
 		return
@@ -314,6 +322,9 @@ func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Ef
 	var i kubeletconfig.ImagePullIntent
 	var err error
 	if dir == recordsDir {
+		if s.Records[file.Name] != nil {
+			return
+		}
 		if err = decode(file, "ImagePulledRecord", &r); err == nil && fileName(r.ImageRef) != file.Name {
 			err = fmt.Errorf("it is of another image: %.128q", r.ImageRef)
 		}

@@ -387,6 +387,17 @@ func TestFilesOfAKubelet(t *testing.T) {
 		n.run()
 	}
 	n.expect(Denied, "q.io/x", "sha256:5")
+	n.pull("q.io/x", "sha256:3", secret("b", "2"))
+	clear(n.fail)
+	before := n.loaded
+	n.now = n.now.Add(backoffMax)
+	n.run()
+	n.expect(Allowed, "q.io/x", "sha256:5")
+	n.expect(Recorded, "q.io/x", "sha256:3", secret("b", "2"))
+	n.expect(Denied, "q.io/x", "sha256:3", secret("a", "1")) // its record was written anew
+	if n.loaded != before+2 { // once for each directory
+		t.Errorf("loaded %d times, before %d", n.loaded, before)
+	}
 }
 
 // The file of a record is the kubelet's.

@@ -87,7 +87,7 @@ func (m *model) runsAs(spec *v1.Pod, c *v1.Container) (user string, forbiddenRoo
 
 // cannotBeCreated reports whether a container is never created.
 func (p *pod) cannotBeCreated(c *v1.Container) bool {
-	return p.isForbiddenRoot(c) || slices.ContainsFunc(p.imagesOf(p.spec, c), p.cannotGet)
+	return p.isForbiddenRoot(c) || p.cannotGetImages(c)
 }
 
 // isForbiddenRoot reports whether a container can never be created, because it must not run as

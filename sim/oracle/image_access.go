@@ -1,7 +1,10 @@
 package oracle
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"path"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,8 +25,7 @@ func (*imageAccess) describe() Entry {
 
 func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 	p := m.pods[f.PodUID]
-	if f.Kind != truth.ContainerCreated || p == nil || m.opts.PullPolicy == "" ||
-		m.opts.PullPolicy == kubeletconfig.NeverVerify {
+	if f.Kind != truth.ContainerCreated || p == nil {
 		return nil
 	}
 	var problem *finding
@@ -33,7 +35,7 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 			continue
 		}
 		refused := slices.DeleteFunc(p.imagesOf(spec, c), func(ref string) bool {
-			return !m.images.wasPulled[ref] || m.canPull(spec, ref)
+			return !m.isVerified(ref) || m.canPull(spec, ref)
 		})
 		if len(refused) == 0 {
 			return nil
@@ -48,10 +50,27 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 type privateImages struct {
 	wasPulled map[string]bool            // by reference
 	users     map[string]map[string]bool // that a Secret has had, by its namespace and name
+	// wasTried are the images that an agent has begun to pull, of whose files it may not have read
+	// that the image was not pulled: whatever comes of the pull, the image may count as pulled.
+	wasTried map[string]bool
 }
 
 func newPrivateImages() privateImages {
-	return privateImages{map[string]bool{}, map[string]map[string]bool{}}
+	return privateImages{map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}}
+}
+
+// noteIntent notes that an agent has written, into the file that is named for it, that it is about
+// to pull an image.
+func (m *model) noteIntent(f *truth.Fact) {
+	dir, file := path.Split(f.Path)
+	if path.Base(dir) != "pulling" || !m.faultPossible("ReadFiles", m.agentStartedAt, f.Time) {
+		return
+	}
+	for ref := range m.opts.PullUsers { //ordered: a set
+		if file == fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(ref))) {
+			m.images.wasTried[ref] = true
+		}
+	}
 }
 
 // applySecret notes the users of a Secret of the type of image pull secrets.
@@ -94,10 +113,34 @@ func (m *model) canPull(spec *v1.Pod, ref string) bool {
 		})
 }
 
+// isVerified reports whether the agent has to verify that a pod may use an image that is on the
+// node. No scenario has a private image that its policy allows by name.
+func (m *model) isVerified(ref string) bool {
+	switch m.opts.PullPolicy {
+	case "", kubeletconfig.NeverVerify:
+		return false
+	case kubeletconfig.NeverVerifyPreloadedImages:
+		return m.images.wasPulled[ref]
+	}
+	return true
+}
+
+// cannotGetImages reports whether a pod cannot get an image that a container needs.
+func (p *pod) cannotGetImages(c *v1.Container) bool {
+	return slices.ContainsFunc(p.imagesOf(p.spec, c), p.cannotGet)
+}
+
+// cannotRunAgain reports whether the pod of a container that has exited cannot get its image any
+// more: another pod has pulled it since.
+func (p *pod) cannotRunAgain(c *container) bool {
+	spec := containerOf(p.spec, c.name)
+	return spec != nil && p.cannotGetImages(spec)
+}
+
 // cannotGet reports whether a pod cannot get an image: it has to be pulled for it, by a user that
 // the pod does not know.
 func (p *pod) cannotGet(ref string) bool {
 	m := p.model
-	return !m.canPull(p.spec, ref) &&
-		(m.images.wasPulled[ref] || slices.Contains(m.opts.AbsentImages, ref))
+	return !m.canPull(p.spec, ref) && (m.isVerified(ref) || m.images.wasTried[ref] ||
+		slices.Contains(m.opts.AbsentImages, ref))
 }

@@ -146,6 +146,7 @@ func (m *model) apply(f *truth.Fact) {
 		m.applyObject(f)
 	case truth.PathCreated, truth.PathWritten:
 		m.applyPathCreated(f.Path)
+		m.noteIntent(f)
 	case truth.PathRemoved:
 		m.applyPathRemoved(f.Path)
 	case truth.PowerLost: // the latest writes and removals may be undone

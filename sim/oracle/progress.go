@@ -272,6 +272,8 @@ func (p *pod) processProblem(c *container, now time.Time) string {
 		return fmt.Sprintf("container %s #%d is not started", c.name, c.attempt)
 	case p.isFinalRun(c):
 		return ""
+	case p.cannotRunAgain(c):
+		return ""
 	case now.After(c.exitedAt.Add(c.maxWait() + restartBound)):
 		return fmt.Sprintf("container %s #%d exited %v ago, has to wait %v and is not restarted",
 			c.name, c.attempt, now.Sub(c.exitedAt).Round(time.Second), c.maxWait())

@@ -6,8 +6,10 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,22 +58,25 @@ stringData:
 `, name, registry, password)
 }
 
-// testPullSecrets pulls from a registry with a password: with the right one, with none, and with a
-// wrong one that is corrected later.
-func (c *clusterSuite) testPullSecrets(t *testing.T) {
-	registry := startLockedRegistry(t, c.node)
-	pod := func(name, secrets string) string {
-		return fmt.Sprintf(`apiVersion: v1
+// pullingPod returns the manifest of a pod with an image of a registry.
+func pullingPod(registry, name, policy, secrets string) string {
+	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: %s, namespace: town, labels: {app: puller}}
 spec:
   terminationGracePeriodSeconds: 1
   imagePullSecrets: [%s]
   containers:
-  - {name: main, image: %s/seedlet/sample:v1, imagePullPolicy: Always, args: [sleep]}
+  - {name: main, image: %s/seedlet/sample:v1, imagePullPolicy: %s, args: [sleep]}
 ---
-`, name, secrets, registry)
-	}
+`, name, secrets, registry, policy)
+}
+
+// testPullSecrets pulls from a registry with a password: with the right one, with none, and with a
+// wrong one that is corrected later.
+func (c *clusterSuite) testPullSecrets(t *testing.T) {
+	registry := startLockedRegistry(t, c.node)
+	pod := func(name, secrets string) string { return pullingPod(registry, name, "Always", secrets) }
 	c.apply(t, pullSecret("right", registry, registryPassword)+pullSecret("late", registry, "barley")+
 		pod("trusted", "{name: right}")+pod("nameless", "")+pod("mistaken", "{name: late}"))
 	c.waitUntil(t, "the pod with the right password runs", func() bool {
@@ -100,6 +105,36 @@ spec:
 	if p := c.apiPod(t, "nameless"); isPodReady(p) {
 		t.Errorf("the pod without a password runs: %s", statusText(p))
 	}
+	c.testPrivateImage(t, registry)
 	c.kubectl(t, "delete", "pods", "-l", "app=puller", patience)
 	c.kubectl(t, "delete", "secret", "right", "late")
+}
+
+// testPrivateImage uses an image that is on the node since a pod has pulled it with a password: with
+// the same secret it needs no pull, also by the next agent; without one it is not to be had.
+func (c *clusterSuite) testPrivateImage(t *testing.T, registry string) {
+	for _, agent := range []string{"first", "next"} {
+		c.apply(t, pullingPod(registry, "owner-"+agent, "Never", "{name: right}")+
+			pullingPod(registry, "stranger-"+agent, "IfNotPresent", "")+
+			pullingPod(registry, "squatter-"+agent, "Never", ""))
+		c.waitUntil(t, "a pod with the secret runs the image that is there", func() bool {
+			return isPodReady(c.apiPod(t, "owner-"+agent))
+		})
+		for name, want := range map[string]string{"stranger-": "no basic auth credentials",
+			"squatter-": "ErrImageNeverPull"} {
+			c.waitUntil(t, name+agent+" does not get the image", func() bool {
+				return strings.Contains(statusText(c.apiPod(t, name+agent)), want)
+			})
+		}
+		if agent == "first" {
+			c.agent.signalAndWait(t, syscall.SIGKILL)
+			c.agent.start(t)
+		}
+	}
+	for _, dir := range []string{"pulled", "pulling"} {
+		c.waitUntil(t, "the directory "+dir+" has what it should", func() bool {
+			files, err := filepath.Glob(filepath.Join(c.agent.rootDir, "image_manager", dir, "sha256-*"))
+			return err == nil && len(files) > 0 == (dir == "pulled")
+		})
+	}
 }
