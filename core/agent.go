@@ -212,8 +212,8 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.setAsideAtBoot(boot, now)
 	for _, key := range []timer.Key{machine.Owner, poddirs.Owner, manifest.Owner,
 		manifest.URLOwner, pleg.Owner, pleg.StreamOwner, runtime.Owner, runtime.CIDROwner,
-		shutdown.Owner, imagegc.Owner, containergc.Owner, eviction.Owner, pullrecord.Owner, s.Node.Resolv.Key(),
-		s.Node.Hosts.Key()} {
+		shutdown.Owner, imagegc.Owner, containergc.Owner, eviction.Owner, pullrecord.Owner,
+		s.Node.Resolv.Key(), s.Node.Hosts.Key()} {
 		a.queue.enqueue(key)
 	}
 	for _, key := range allocation.Keys() {

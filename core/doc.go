@@ -78,6 +78,7 @@
 //	allocation    the resources that are allocated to pods, and that containers were given
 //	probe         one probe of one container
 //	image         the images that pods wait for, and their pulls
+//	pullrecord    with which credentials images were pulled, and who may use them
 //	imagename     the parts of a reference to an image
 //	imagegc       the unused images that are removed
 //	keyring       the registry credentials in image pull secrets

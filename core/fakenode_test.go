@@ -173,6 +173,9 @@ func (n *fakeNode) answerTo(effect any) any {
 
 func (n *fakeNode) removeLog(file string) {
 	dir := path.Dir(file)
+	if n.logs[dir] == nil {
+		return // another file
+	}
 	n.logs[dir] = slices.DeleteFunc(n.logs[dir], func(entry world.DirEntry) bool {
 		return entry.Name == path.Base(file)
 	})

@@ -10,8 +10,17 @@ import (
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pullrecord"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
+
+// planImages plans an image, or the records of their pulls.
+func (a *Agent) planImages(key timer.Key) time.Time {
+	if key == pullrecord.Owner {
+		return a.state.Images.Records.Plan(&a.effects)
+	}
+	return a.planImage(key.Name)
+}
 
 // planImage plans an image. When its pull starts, the pods that wait for it are planned: they
 // record the event.

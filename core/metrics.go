@@ -270,10 +270,10 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 		"present, by whether the pod may use them without a pull with its own credentials.",
 		t.ImageAccess, "result")
 	records, intents := a.state.Images.Records.FilesOnDisk()
-	m.addGauge("kubelet_imagemanager_ondisk_pulledrecords", "Images of which the disk has with which "+
-		"credentials they were pulled.", records)
-	m.addGauge("kubelet_imagemanager_ondisk_pullintents", "Images of which the disk has that they are, "+
-		"or may have been, pulled.", intents)
+	m.addGauge("kubelet_imagemanager_ondisk_pulledrecords",
+		"Files that say with which credentials an image was pulled.", records)
+	m.addGauge("kubelet_imagemanager_ondisk_pullintents",
+		"Files that say that an image is being pulled, or may have been.", intents)
 	m.addCounters("kubelet_restarted_pods_total",
 		"Pods that were removed and started again with the same UID.", t.PodsRestarted, "static")
 	m.addCounter("kubelet_orphaned_runtime_pods_total",

@@ -263,8 +263,6 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planQOS()
 	case allocation.Component:
 		wake = s.Allocation.Plan(key, &a.effects)
-	case pullrecord.Owner.Component:
-		wake = s.Images.Records.Plan(&a.effects)
 	case resizeOwner.Component:
 		wake = a.planResizes()
 	case housekeeping.Owner.Component, devicemount.Owner.Component:
@@ -307,7 +305,7 @@ func (a *Agent) planComponent(key timer.Key) {
 	case setAsideOwner.Component:
 		wake = a.planSetAside(s.Now)
 	default:
-		wake = a.planImage(key.Name)
+		wake = a.planImages(key)
 	}
 	s.Timers.Set(key, wake)
 	a.workOn(previous)

@@ -2385,7 +2385,7 @@ var mutants = []mutant{
 		name:     "a pod uses an image that another one's secret has pulled",
 		file:     "core/pullrecord/pullrecord.go",
 		old:      "			if c := (Confirmation{ref, id, source}); sameSecret || sameContent {",
-		new:      "			if c := (Confirmation{ref, id, source}); sameSecret || sameContent || source.UID != \"\" {",
+		new:      "			if c := (Confirmation{ref, id, source}); source.UID != c.Ref {",
 		scenario: "pull-secrets", seeds: "1-300",
 	},
 	{

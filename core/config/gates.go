@@ -40,9 +40,9 @@ const (
 var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "ComponentStatusz",
 	"ContainerCheckpoint", "EventedPLEG", gateLoggingAlpha, "LoggingBetaOptions",
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
-	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize, gateMemoryQoS,
-	gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers, gateShutdown,
-	gateShutdownByPriority, gateVolumeHealth}
+	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize,
+	gateMemoryQoS, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers,
+	gateShutdown, gateShutdownByPriority, gateVolumeHealth}
 
 // findGate returns the gate with a name; nil if a kubelet does not know it.
 func findGate(name string) *gateSpec {

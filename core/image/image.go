@@ -167,7 +167,7 @@ type Result struct {
 	Problem *Problem // why there is no ID; nil if nothing has failed
 	// Decision is what the request led to; empty while ImageStatus is awaited.
 	Decision Decision
-	// Access is whether the pod may use the image that is present; empty if nobody asked.
+	// Access is whether the pod may use the image that is present; empty if that was not asked.
 	Access pullrecord.Access
 	Pull   Pull  // the newest pull of the image
 	Bytes  int64 // the size; zero if it is not known

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/budget"
@@ -34,7 +34,7 @@ const (
 	dirBytesMax    = 64 << 20
 	filePermission = 0o600
 	dirPermission  = 0o700
-	readsMax       = 3 // failed reads after which images are used, or pulled, without those of a directory
+	readsMax       = 3 // failed reads after which images are used or pulled without the files
 	backoffInitial = time.Second
 	backoffMax     = time.Minute
 )
@@ -315,42 +315,45 @@ func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effec
 // load takes the content of a file of an earlier agent, unless this one has written it since. Of a
 // damaged one it is known that an agent has pulled the image.
 func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Effects) {
-	if !strings.HasPrefix(file.Name, filePrefix) || strings.HasSuffix(file.Name, tempSuffix) {
+	path := dir + "/" + file.Name
+	isOther := !strings.HasPrefix(file.Name, filePrefix) || strings.HasSuffix(file.Name, tempSuffix)
+	if own, _ := s.file(path); own != nil || isOther {
 		return
 	}
-	var r kubeletconfig.ImagePulledRecord
-	var i kubeletconfig.ImagePullIntent
 	var err error
 	if dir == recordsDir {
-		if s.Records[file.Name] != nil {
-			return
-		}
-		if err = decode(file, "ImagePulledRecord", &r); err == nil && fileName(r.ImageRef) != file.Name {
+		r := &Record{}
+		err = decode(file, "ImagePulledRecord", &r.ImagePulledRecord, &r.TypeMeta)
+		if err == nil && fileName(r.ImageRef) != file.Name {
 			err = fmt.Errorf("it is of another image: %.128q", r.ImageRef)
 		}
-		put(&s.Records, file.Name, &Record{ImagePulledRecord: r, Damaged: err != nil})
-	} else if err = decode(file, "ImagePullIntent", &i); err == nil && s.Intents[file.Name] == nil {
-		put(&s.Intents, file.Name, &Intent{Image: i.Image, UnknownSince: now})
+		r.Damaged = err != nil
+		put(&s.Records, file.Name, r)
+	} else {
+		var i kubeletconfig.ImagePullIntent
+		if err = decode(file, "ImagePullIntent", &i, &i.TypeMeta); err == nil {
+			put(&s.Intents, file.Name, &Intent{Image: i.Image, UnknownSince: now})
+		}
 	}
 	if err != nil {
 		effects.Log(world.LevelWarning, "Failed to read who may use an image", "path",
-			s.Dir+"/"+dir+"/"+file.Name, "err", err.Error())
+			s.Dir+"/"+path, "err", err.Error())
 	}
 }
 
 // decode reads a file, which a kubelet may have written in an older version of the format.
-func decode(file *world.File, kind string, into runtime.Object) error {
+func decode(file *world.File, kind string, into any, meta *metav1.TypeMeta) error {
 	if file.Err != nil {
 		return file.Err
 	}
 	unknown, err := document.Decode(file.Data, into)
-	meta := into.GetObjectKind().GroupVersionKind()
+	group, version, _ := strings.Cut(meta.APIVersion, "/")
 	switch {
 	case err != nil:
 		return err
-	case meta.Kind != kind || meta.Group != kubeletconfig.GroupName ||
-		meta.Version != "v1beta1" && meta.Version != "v1alpha1":
-		return fmt.Errorf("it is a %.64q of %.64q", meta.Kind, meta.GroupVersion())
+	case meta.Kind != kind || group != kubeletconfig.GroupName ||
+		version != "v1beta1" && version != "v1alpha1":
+		return fmt.Errorf("it is a %.64q of %.64q", meta.Kind, meta.APIVersion)
 	case len(unknown) > 0:
 		return fmt.Errorf("unknown fields: %.256s", strings.Join(unknown, ", "))
 	}

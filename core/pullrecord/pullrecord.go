@@ -1,12 +1,12 @@
-// Package pullrecord keeps with which credentials images were pulled, so that a pod cannot use an
+// Package pullrecord records with which credentials images were pulled, so that a pod cannot use an
 // image that only the credentials of another pod can pull (KEP-2535).
 //
 // Facts: for each image that an agent has pulled, the credentials that were good for it; the pulls
 // whose result is not recorded; how much of both is on the disk, in the format and at the paths of
 // the kubelet (pkg/kubelet/images/pullmanager). Plan: what has changed is written. A pull begins
 // when its intent is on the disk: if the agent ends within the pull, the next one knows that the
-// image was pulled, and not by whom. Events: the completions of reads and writes, and each list of
-// the runtime's images. Start reading at Store.Access.
+// image was pulled, and not with which credentials. Events: the completions of reads and writes,
+// and each list of the runtime's images. Start reading at Store.Access.
 package pullrecord
 
 import (
@@ -62,8 +62,8 @@ type Record struct {
 	kubeletconfig.ImagePulledRecord
 	// ChangedAt is when this agent changed it last, by its own clock.
 	ChangedAt time.Time `json:"changedAt,omitzero"`
-	// Damaged is set if the file could not be read as a record: the image was pulled, and nobody knows
-	// by whom.
+	// Damaged is set if the file could not be read as a record: that the image was pulled is
+	// known, and no more.
 	Damaged bool `json:"damaged,omitempty"`
 }
 
@@ -94,7 +94,7 @@ type Access string
 // The kinds of access.
 const (
 	Unknown  Access = ""                        // the records have not been read
-	Allowed  Access = "credentialPolicyAllowed" // whoever it is
+	Allowed  Access = "credentialPolicyAllowed" // every pod
 	Recorded Access = "credentialRecordFound"   // with credentials that were good for the image
 	Denied   Access = "mustAuthenticate"        // by a pull with its own credentials only
 )
@@ -166,7 +166,7 @@ func (s *Store) Begin(ref, name string) bool {
 	i := s.Intents[file]
 	switch {
 	case i != nil && i.IsGone && i.Op == 0 && i.Failures == 0 && i.Saved == i.Changes-1:
-		i.IsGone, i.Saved = false, i.Changes // the removal has not begun: the file is there
+		i.IsGone, i.Saved = false, i.Changes // the removal has not started: the file is there
 	case i == nil || i.IsGone && i.Op == 0:
 		i = &Intent{Image: ref}
 		s.change(intentsDir, file, &i.File)
@@ -200,7 +200,7 @@ func (s *Store) MayCome(ref string, now time.Time) {
 	}
 }
 
-// End records the end of a pull that has begun.
+// End records the end of a pull that Begin has allowed.
 func (s *Store) End(ref string) {
 	if i := s.Intents[fileName(ref)]; i != nil {
 		i.Pulls = max(0, i.Pulls-1)
@@ -300,7 +300,9 @@ func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.T
 			unknown[imagename.Split(i.Image).Full()] = i
 		}
 	}
+	present := map[string]bool{} // by the name of the file: a damaged one does not say its image
 	for _, id := range slices.Sorted(maps.Keys(images)) {
+		present[fileName(id)] = true
 		for _, name := range images[id] {
 			if i := unknown[name]; i != nil {
 				s.recordOf(id, now, date)
@@ -311,7 +313,7 @@ func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.T
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.Records)) {
 		r := s.Records[file]
-		if _, exists := images[r.ImageRef]; !exists && !r.IsGone && r.ChangedAt.Before(listedAt) {
+		if !present[file] && !r.IsGone && r.ChangedAt.Before(listedAt) {
 			r.IsGone = true
 			s.change(recordsDir, file, &r.File)
 		}

@@ -226,8 +226,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// A pull begins when its intent is on the disk. An agent that is started within a pull, or after one
-// whose record could not be written, knows that the image was pulled, and not by whom.
+// A pull begins when its intent is on the disk. An agent that is started within a pull, or after
+// one whose record could not be written, knows that the image was pulled, and no more.
 func TestAgentEndsWithinPull(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.begin(ref)
@@ -359,11 +359,13 @@ func TestFilesOfAKubelet(t *testing.T) {
 		`"lastUpdatedTime":"2026-01-01T00:00:00Z","imageRef":"sha256:1","credentialMapping":{`+
 		`"q.io/private":{"kubernetesSecrets":[{"uid":"a-uid","namespace":"ns","name":"a",`+
 		`"credentialHash":"1"}]}}}`)
-	put("pulled", "sha256:2", `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1",`+
-		`"imageRef":"sha256:2","credentialMapping":{"q.io/public":{"nodePodsAccessible":true}}}`)
+	put("pulled", "sha256:2", `{"kind":"ImagePulledRecord",`+
+		`"apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"sha256:2",`+
+		`"credentialMapping":{"q.io/public":{"nodePodsAccessible":true}}}`)
 	put("pulled", "sha256:3", `{`)
-	put("pulled", "sha256:4", `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1",`+
-		`"imageRef":"sha256:1","credentialMapping":{"q.io/x":{"nodePodsAccessible":true}}}`)
+	put("pulled", "sha256:4", `{"kind":"ImagePulledRecord",`+
+		`"apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"sha256:1",`+
+		`"credentialMapping":{"q.io/x":{"nodePodsAccessible":true}}}`)
 	put("pulling", "q.io/late", `{"kind":"ImagePullIntent",`+
 		`"apiVersion":"kubelet.config.k8s.io/v1beta1","image":"q.io/late"}`)
 	n.files["/im/pulled/"+fileName("sha256:5")+".tmp"] = "{"
@@ -371,6 +373,12 @@ func TestFilesOfAKubelet(t *testing.T) {
 	n.expect(Recorded, ref, id, secret("a", "1"))
 	n.expect(Denied, ref, id)
 	n.expect(Recorded, "q.io/public", "sha256:2")
+	n.expect(Denied, "q.io/x", "sha256:3")
+	listed := map[string][]string{}
+	for _, id := range []string{id, "sha256:2", "sha256:3", "sha256:4", "sha256:5"} {
+		listed[id] = nil
+	}
+	n.store.Reconcile(listed, n.now, n.now, n.now)
 	n.expect(Denied, "q.io/x", "sha256:3")
 	n.expect(Denied, "q.io/x", "sha256:4")
 	n.expect(Allowed, "q.io/x", "sha256:5")
@@ -394,8 +402,8 @@ func TestFilesOfAKubelet(t *testing.T) {
 	n.run()
 	n.expect(Allowed, "q.io/x", "sha256:5")
 	n.expect(Recorded, "q.io/x", "sha256:3", secret("b", "2"))
-	n.expect(Denied, "q.io/x", "sha256:3", secret("a", "1")) // its record was written anew
-	if n.loaded != before+2 { // once for each directory
+	n.expect(Denied, "q.io/x", "sha256:3", secret("a", "1")) // its record was written again
+	if n.loaded != before+2 {                                // once for each directory
 		t.Errorf("loaded %d times, before %d", n.loaded, before)
 	}
 }

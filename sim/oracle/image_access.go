@@ -14,8 +14,8 @@ import (
 )
 
 // imageAccess fires when a container is created from an image that its pod could not pull, and that
-// the credentials of another pod have brought to the node (KEP-2535). A secret that was good for the
-// image stays so, whatever it has later.
+// the credentials of another pod have brought to the node (KEP-2535). A secret that was good for
+// the image stays so, whatever it has later.
 type imageAccess struct{}
 
 func (*imageAccess) describe() Entry {
@@ -50,8 +50,8 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 type privateImages struct {
 	wasPulled map[string]bool            // by reference
 	users     map[string]map[string]bool // that a Secret has had, by its namespace and name
-	// wasTried are the images that an agent has begun to pull, of whose files it may not have read
-	// that the image was not pulled: whatever comes of the pull, the image may count as pulled.
+	// wasTried are the images whose pull an agent has started that could perhaps not read its files,
+	// which say which images were pulled: whatever comes of the pull, they may count as pulled.
 	wasTried map[string]bool
 }
 

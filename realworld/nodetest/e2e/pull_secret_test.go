@@ -110,8 +110,8 @@ func (c *clusterSuite) testPullSecrets(t *testing.T) {
 	c.kubectl(t, "delete", "secret", "right", "late")
 }
 
-// testPrivateImage uses an image that is on the node since a pod has pulled it with a password: with
-// the same secret it needs no pull, also by the next agent; without one it is not to be had.
+// testPrivateImage uses an image that is on the node since a pod has pulled it with a password:
+// with the same secret it needs no pull, also by the next agent; without one it is not to be had.
 func (c *clusterSuite) testPrivateImage(t *testing.T, registry string) {
 	for _, agent := range []string{"first", "next"} {
 		c.apply(t, pullingPod(registry, "owner-"+agent, "Never", "{name: right}")+
