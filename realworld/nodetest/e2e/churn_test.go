@@ -28,6 +28,7 @@ var churnSeed = flag.Uint64("churn-seed", 0,
 // of a container is started twice, and no two containers of one pod run at once. After the last
 // kill every pod reaches its desired state. Removed pods leave nothing on the node.
 func TestChurn(t *testing.T) {
+	t.Parallel()
 	seed := *churnSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -32,6 +32,7 @@ providers:
 // password: first by the node's Docker configuration, then by a plugin, which is asked once for two
 // images of the registry.
 func TestNodeCredentials(t *testing.T) {
+	t.Parallel()
 	s := &suite{node: nodetest.New(t, nodetest.V2)}
 	s.agent = newAgent(t, s.node)
 	docker, plugins := startLockedRegistry(t, s.node), startLockedRegistry(t, s.node)

@@ -22,6 +22,7 @@ import (
 // TestSecurePort tests the secure port of a node of a real cluster: its serving certificate, the
 // authentication and authorization of its clients, and its paths behind the API server's proxy.
 func TestSecurePort(t *testing.T) {
+	t.Parallel()
 	c := newClusterSuiteWithoutAgent(t, cluster.Options{Metrics: true})
 	c.joinNode(t, "serverTLSBootstrap: true\n", "enableSystemLogQuery: true\n")
 	address := c.securePortAddress(t)

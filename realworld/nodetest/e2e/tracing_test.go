@@ -13,6 +13,7 @@ import (
 // TestTraces checks that the agent exports spans for its work on a pod, with its calls to a real
 // runtime as child spans.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	collector := tracingtest.New(t)
 	s := &suite{node: nodetest.New(t, nodetest.V2)}
 	s.agent = newAgent(t, s.node, "tracing: {endpoint: \""+collector.Address+
