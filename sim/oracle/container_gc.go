@@ -25,6 +25,8 @@ const (
 	// removalRetryBound is how long the call after a failed one takes, with its back-off: a call has
 	// two minutes, and the agent waits half a minute before the next.
 	removalRetryBound = 3 * time.Minute
+	// removalTimeout is how long the newest failure may have taken.
+	removalTimeout = 2 * time.Minute
 )
 
 // reasonContainerGCFailed is that of the event.
@@ -38,7 +40,7 @@ func (*containerGC) checkFact(m *model, f *truth.Fact) *finding {
 	since := f.Time.Add(-containerGCPeriod)
 	if f.Kind != truth.EventRecorded || f.Reason != reasonContainerGCFailed ||
 		m.anyFaultPossible(since.Add(-removalRetryBound), since, collectionCalls...) &&
-			m.anyFaultPossible(since, f.Time, collectionCalls...) {
+			m.anyFaultPossible(f.Time.Add(-removalTimeout), f.Time, collectionCalls...) {
 		return nil
 	}
 	return findingf("the event ContainerGCFailed says %q, although nothing has failed for a minute",
