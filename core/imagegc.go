@@ -97,7 +97,8 @@ func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 func (a *Agent) reconcileRecords(listed *runtimeapi.ListImagesResponse, at time.Time) {
 	names := map[string][]string{}
 	for _, found := range listed.Images {
-		names[found.GetId()] = append(slices.Clone(found.GetRepoTags()), found.GetRepoDigests()...)
+		names[found.GetId()] = imagename.WithFullNames(
+			slices.Concat(found.GetRepoTags(), found.GetRepoDigests()))
 	}
 	a.state.Images.Records.Reconcile(names, at, a.state.Now, a.effects.Date())
 }

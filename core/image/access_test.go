@@ -157,3 +157,45 @@ func TestPullIsNotRecorded(t *testing.T) {
 		t.Errorf("not pulled when it can be recorded: %+v", got.Problem)
 	}
 }
+
+// An error of the registry, also a timeout, leaves an image that was on the node what it was.
+func TestRegistryDoesNotAnswer(t *testing.T) {
+	r := newAccessHarness(t)
+	r.present = true
+	r.refuse = world.Errorf(world.KindTimeout, "PullImage", "dial tcp: i/o timeout")
+	if got := r.require(withSecret("a"), v1.PullAlways); got.ID != "" || len(r.pulls) == 0 {
+		t.Errorf("image %q, pulls by %q", got.ID, r.pulls)
+	}
+	if got := r.require(Request{Ref: "q.io/i"}, v1.PullNever); got.Access != pullrecord.Allowed {
+		t.Errorf("access %q, problem %+v", got.Access, got.Problem)
+	}
+}
+
+// A pod that has pulled an image does not get another one that has its name by now.
+func TestNameMoves(t *testing.T) {
+	for _, policy := range []v1.PullPolicy{v1.PullIfNotPresent, v1.PullAlways} {
+		r := newAccessHarness(t)
+		request := withSecret("a")
+		r.require(request, policy)
+		since := r.now
+		image := r.store.Images[request.Name()]
+		if image == nil {
+			r.store.Require("pod", request, policy, since)
+			image = r.store.Images[request.Name()]
+		}
+		image.PulledAt, image.PulledID, image.ID = since, "sha256:1", "sha256:1"
+		if got := r.store.Require("pod", request, policy, since); got.ID != "sha256:1" {
+			t.Errorf("%s: image %q", policy, got.ID)
+		}
+		r.out.Reset(&r.table, r.now)
+		r.store.Records.Begin("q.io/i", "other", r.now)
+		r.store.Records.Pulled("q.io/i", "sha256:2", &keyring.Source{UID: "b"}, r.now, r.now)
+		image.recordStatus(&runtimeapi.Image{Id: "sha256:2"}, since, since)
+		if got := r.store.Require("pod", request, policy, since); got.ID != "" {
+			t.Errorf("%s: image %q of another pod", policy, got.ID)
+		}
+		if image.PulledAt.Equal(since) || image.PullNeededSince.Before(since) {
+			t.Errorf("%s: it is not pulled again", policy)
+		}
+	}
+}

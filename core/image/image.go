@@ -20,6 +20,7 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/credentials"
+	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pullrecord"
@@ -41,6 +42,7 @@ const (
 	pullCheckPeriod = time.Minute
 	statusTimeout   = 2 * time.Minute
 	statusRetry     = time.Second
+	namesMax        = 1024 // of an image
 	Component       = "image"
 )
 
@@ -97,7 +99,8 @@ type Image struct {
 	Round credentials.Round `json:"round,omitzero"`
 	// Credential is the index of the credential of the pull in flight, or of the next pull.
 	Credential int `json:"credential,omitempty"`
-	// Intended is set while the records say that the image may be pulled.
+	// Intended is set from the first attempt to record that the image is about to be pulled, until
+	// that is not so any more.
 	Intended bool `json:"intended,omitempty"`
 	// PullErrors are the errors of the pulls with the credentials before Credential.
 	PullErrors []string `json:"pullErrors,omitempty"`
@@ -110,10 +113,12 @@ type Image struct {
 	// CheckedAt is when the newest successful ImageStatus was issued.
 	CheckedAt time.Time `json:"checkedAt"`
 	PulledAt  time.Time `json:"pulledAt"` // when the newest successful pull was issued
+	PulledID  string    `json:"pulledID"` // what it has brought
 	// ID is the runtime's image ID; empty if the runtime does not have the image.
-	ID          string `json:"id"`
-	User        User   `json:"user"` // of the image InspectedID
-	InspectedID string `json:"inspectedID"`
+	ID          string   `json:"id"`
+	Names       []string `json:"names,omitempty"` // of the image InspectedID, in full
+	User        User     `json:"user"`            // of the image InspectedID
+	InspectedID string   `json:"inspectedID"`
 
 	Pull  Pull  `json:"pull"`  // the newest pull
 	Bytes int64 `json:"bytes"` // the size of the image InspectedID
@@ -215,16 +220,25 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
 	isPresent := img.ID != "" && checked && policy != v1.PullAlways
 	decision, whenPresent := decide(policy, isPresent)
+	if pulled && img.ID != "" && img.ID == img.PulledID {
+		result := img.result()
+		result.Decision = whenPresent
+		return result
+	}
 	var access pullrecord.Access
-	if isPresent && !pulled {
-		access = s.Records.Access(ref, img.ID, img.Sources)
+	isAsked := isPresent || pulled && img.ID != "" // after a pull, the name may have another image
+	if isAsked {
+		access = s.Records.Access(ref, img.ID, img.Names, img.Sources)
+	}
+	if access == pullrecord.Denied {
+		img.PulledAt = time.Time{}
 	}
 	switch {
-	case img.ID != "" && (pulled || access.IsGranted()):
+	case access.IsGranted():
 		result := img.result()
 		result.Decision, result.Access = whenPresent, access
 		return result
-	case isPresent && access == pullrecord.Unknown:
+	case isAsked && access == pullrecord.Unknown:
 		return Result{Problem: img.Problem, Pull: img.Pull} // planned when the records were read
 	case checked && policy == v1.PullNever:
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
@@ -437,17 +451,20 @@ func (s *Store) planStatus(i *Image, effects *op.Effects) time.Time {
 func (s *Store) planPull(i *Image, env *Env) time.Time {
 	effects := env.Effects
 	switch {
-	case i.PullOp != 0 || i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
+	case i.PullOp != 0:
 		s.PullQueue.remove(i.Name)
+		return time.Time{}
+	case i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
+		s.PullQueue.remove(i.Name)
+		s.endPull(i)
 		return time.Time{}
 	case effects.Now().Before(i.PullNotBefore):
 		return i.PullNotBefore
 	case !s.askForNodeCredentials(i, effects):
 		return time.Time{}
-	case !i.Intended && !s.Records.Begin(i.Ref, i.Name):
+	case !s.intend(i, effects.Now()):
 		return time.Time{}
 	}
-	i.Intended = true
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
 		return at
 	}
@@ -455,19 +472,29 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 	if i.Credential == 0 {
 		i.Pull = Pull{Started: i.PullIssued}
 	}
-	timeout := min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
 	sandbox := i.sandbox(env)
-	i.PullOp = effects.IssueFor(s.tenant(i), Key(i.Name), "", timeout, &runtimeapi.PullImageRequest{
+	i.PullOp = effects.IssueFor(s.tenant(i), Key(i.Name), "", i.timeout(), &runtimeapi.PullImageRequest{
 		Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
 		Auth:  i.authConfig(), SandboxConfig: sandbox})
 	return i.PullIssued.Add(pullCheckPeriod)
+}
+
+// timeout returns that of the pull in flight, or of the next one.
+func (i *Image) timeout() time.Duration {
+	return min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
+}
+
+// intend records that an image is about to be pulled, and reports whether the pull can begin.
+func (s *Store) intend(i *Image, now time.Time) bool {
+	i.Intended = true
+	return s.Records.Begin(i.Ref, i.Name, now)
 }
 
 // endPull records that no pull of an image is in flight or about to begin.
 func (s *Store) endPull(i *Image) {
 	if i.Intended {
 		i.Intended = false
-		s.Records.End(i.Ref)
+		s.Records.End(i.Ref, i.Name)
 	}
 }
 
@@ -548,6 +575,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 	}
 	if pulled, ok := ev.Body.(*runtimeapi.PullImageResponse); ok && pulled.ImageRef == "" {
 		ev.Err = world.Errorf(world.KindInternal, r.Call, "the runtime did not say what it pulled")
+		s.Records.MayCome(img.Ref, ev.Time)
 	}
 	if ev.Err != nil {
 		s.recordFailure(img, r.Call, ev, effects)
@@ -560,6 +588,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 		}
 	case *runtimeapi.PullImageResponse:
 		img.PulledAt, img.CheckedAt, img.ID = r.IssuedAt, r.IssuedAt, body.ImageRef
+		img.PulledID = body.ImageRef
 		img.Pull.Finished = ev.Time
 		img.Problem, img.Failures, img.Timeouts, img.PullNotBefore = nil, 0, 0, time.Time{}
 		s.recordPull(img, effects)
@@ -583,6 +612,8 @@ func (i *Image) recordStatus(found *runtimeapi.Image, issued, now time.Time) []s
 	i.RecheckAt = time.Time{} // Require sets it again for pull policy Never
 	i.CheckedAt, i.ID, i.InspectedID = issued, found.GetId(), found.GetId()
 	i.User, i.Bytes = User{Name: found.GetUsername()}, int64(found.GetSize())
+	names := slices.Concat(found.GetRepoTags(), found.GetRepoDigests())
+	i.Names = imagename.WithFullNames(names[:min(len(names), namesMax)])
 	if uid := found.GetUid(); uid != nil {
 		i.User.UID = &uid.Value
 	}
@@ -616,7 +647,7 @@ func (s *Store) recordFailure(i *Image, call string, ev world.Event, effects *op
 		}
 		return
 	}
-	if ev.Err.Has(world.KindTimeout) || ev.Err.Has(world.KindUnavailable) {
+	if i.mayCome(ev) {
 		s.Records.MayCome(i.Ref, ev.Time)
 	}
 	message := i.recordPullError(budget.CutMessage(ev.Err.Message))
@@ -632,6 +663,13 @@ func (s *Store) recordFailure(i *Image, call string, ev world.Event, effects *op
 	i.PullNotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
 	i.Problem = pullProblem(i.Ref, message, i.Failures)
 	s.endPull(i)
+}
+
+// mayCome reports whether the image may still come after a failed pull: the runtime did not answer.
+// An error of the kind timeout before the pull's own is that of the registry.
+func (i *Image) mayCome(ev world.Event) bool {
+	return ev.Err.Has(world.KindUnavailable) ||
+		ev.Err.Has(world.KindTimeout) && ev.Time.Sub(i.PullIssued) >= i.timeout()-time.Second
 }
 
 // HandleRecordCompletion applies the completion of an operation on the records. It returns the pods

@@ -12,6 +12,7 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/document"
+	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -207,8 +208,10 @@ func (s *Store) awaitsRecord(path string) bool {
 		return false
 	}
 	i := s.Intents[name]
-	r := s.Records[i.Record]
-	return i.IsGone && r != nil && !r.isSaved()
+	return i.IsGone && slices.ContainsFunc(i.Records, func(file string) bool {
+		r := s.Records[file]
+		return r != nil && !r.isSaved()
+	})
 }
 
 // encode returns the content of a file.
@@ -265,7 +268,7 @@ func (f *File) fail(at time.Time, err *world.Error) {
 	f.NotBefore = at.Add(timer.Backoff(f.Failures, backoffInitial, backoffMax))
 }
 
-// finish forgets a file that is gone, and returns the images that have waited for it.
+// finish forgets a file that is gone, and returns the images that wait, or waited, for it.
 func (s *Store) finish(path string) []string {
 	dir, name, _ := strings.Cut(path, "/")
 	if dir == recordsDir {
@@ -275,12 +278,10 @@ func (s *Store) finish(path string) []string {
 		return nil
 	}
 	i := s.Intents[name]
-	waiting := i.Waiting
-	i.Waiting = nil
 	if i.IsGone && i.isSaved() {
 		delete(s.Intents, name)
 	}
-	return waiting
+	return i.Pullers
 }
 
 // handleDir handles the read of a directory, or its creation. It reports whether what is known of
@@ -331,9 +332,15 @@ func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Ef
 		put(&s.Records, file.Name, r)
 	} else {
 		var i kubeletconfig.ImagePullIntent
-		if err = decode(file, "ImagePullIntent", &i, &i.TypeMeta); err == nil {
-			put(&s.Intents, file.Name, &Intent{Image: i.Image, UnknownSince: now})
+		err = decode(file, "ImagePullIntent", &i, &i.TypeMeta)
+		if err == nil && fileName(i.Image) != file.Name {
+			err = fmt.Errorf("it is of another image: %.128q", i.Image)
 		}
+		intent := &Intent{UnknownSince: now}
+		if err == nil {
+			intent.Image, intent.FullName = i.Image, imagename.Split(i.Image).Full()
+		}
+		put(&s.Intents, file.Name, intent)
 	}
 	if err != nil {
 		effects.Log(world.LevelWarning, "Failed to read who may use an image", "path",

@@ -10,6 +10,7 @@
 package pullrecord
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -28,11 +29,17 @@ import (
 var Owner = timer.Key{Component: "pullrecord"}
 
 const (
-	// credentialsMax bounds the secrets and repositories of a record. Pods with others pull the image.
+	// credentialsMax bounds the repositories of a record, and the secrets of each.
 	credentialsMax = 100
+	// recordBytesMax bounds a record on the disk, so that the records of a thousand images are read
+	// back by the next agent.
+	recordBytesMax = 64 << 10
 	// outcomeAwaited is how long an image may still come after the pull of an agent that has ended, or
 	// a pull that has run into its timeout: longer than the timeout of any pull.
 	outcomeAwaited = 3 * time.Hour
+	// absenceAwaited is for how long the runtime does not list an image before its record is removed.
+	// A runtime that is just starting may list none.
+	absenceAwaited = time.Hour
 	// intentsMax bounds the intents of pulls with an unknown outcome. The oldest is dropped.
 	intentsMax = 4096
 )
@@ -47,6 +54,8 @@ type Store struct {
 	Intents    map[string]*Intent `json:"intents,omitempty"`
 	RecordsDir Dir                `json:"recordsDir,omitzero"`
 	IntentsDir Dir                `json:"intentsDir,omitzero"`
+	// SeenAt is when a list of the runtime first had an image, by ID.
+	SeenAt map[string]time.Time `json:"seenAt,omitempty"`
 	// Confirmed are secrets that are as good as recorded ones, until the next plan.
 	Confirmed []Confirmation `json:"confirmed,omitempty"`
 	// Changed is set if there is something to plan.
@@ -60,8 +69,12 @@ type Store struct {
 type Record struct {
 	File
 	kubeletconfig.ImagePulledRecord
-	// ChangedAt is when this agent changed it last, by its own clock.
-	ChangedAt time.Time `json:"changedAt,omitzero"`
+	// PulledAt is when this agent pulled the image last, by its own clock.
+	PulledAt time.Time `json:"pulledAt,omitzero"`
+	// GrantedAt is when this agent granted the image last, by the repository.
+	GrantedAt map[string]time.Time `json:"grantedAt,omitempty"`
+	// AbsentSince is since when the runtime does not list the image; zero: it does.
+	AbsentSince time.Time `json:"absentSince,omitzero"`
 	// Damaged is set if the file could not be read as a record: that the image was pulled is
 	// known, and no more.
 	Damaged bool `json:"damaged,omitempty"`
@@ -70,14 +83,17 @@ type Record struct {
 // Intent is a pull whose result is not recorded.
 type Intent struct {
 	File
-	Image string `json:"image"`           // as the pods write it
-	Pulls int    `json:"pulls,omitempty"` // in flight, of this agent
+	Image    string `json:"image"`    // as the pods write it; empty: the file is damaged
+	FullName string `json:"fullName"` // of Image
+	// BeganAt is when this agent first intended the pull; zero: an earlier one did.
+	BeganAt time.Time `json:"beganAt,omitzero"`
+	// Pullers are the images, by name, that are being pulled, or are pulled when the intent is on the
+	// disk, sorted.
+	Pullers []string `json:"pullers,omitempty"`
 	// UnknownSince is set if the image may come from a pull that is not in flight any more.
 	UnknownSince time.Time `json:"unknownSince,omitzero"`
-	// Record is the file that has to be on the disk before that of the intent is removed.
-	Record string `json:"record,omitempty"`
-	// Waiting are the images, by name, whose pulls begin when the intent is on the disk, sorted.
-	Waiting []string `json:"waiting,omitempty"`
+	// Records are the files that have to be on the disk before that of the intent is removed.
+	Records []string `json:"records,omitempty"`
 }
 
 // Confirmation is a secret that is as good for an image as a recorded one.
@@ -105,10 +121,10 @@ func (a Access) IsGranted() bool { return a == Allowed || a == Recorded }
 // fileName returns the name of the file of an image or a reference.
 func fileName(of string) string { return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(of))) }
 
-// Access returns whether a pod may use an image that the runtime has. The sources are those of the
-// pod's credentials for it. A secret that was good for the image is so after a change of its
-// content, and so is the same content in another secret; the next plan records both.
-func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
+// Access returns whether a pod may use an image that the runtime has under some names. The sources
+// are those of the pod's credentials for it. A secret that was good for the image is so after a
+// change of its content, and so is the same content in another secret; the next plan records both.
+func (s *Store) Access(ref, id string, names []string, sources []keyring.Source) Access {
 	policy := s.Settings.Policy
 	switch {
 	case policy == "" || policy == kubeletconfig.NeverVerify:
@@ -119,7 +135,7 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 		return Unknown
 	}
 	r := s.Records[fileName(id)]
-	wasPulled := r != nil && !r.IsGone || s.Intents[fileName(ref)] != nil || s.isUnreadable()
+	wasPulled := r != nil && !r.IsGone || s.mayBePulled(ref, id, names) || s.isUnreadable()
 	switch {
 	case policy == kubeletconfig.NeverVerifyPreloadedImages && !wasPulled:
 		return Allowed
@@ -139,7 +155,8 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 				secret.Name == source.Name
 			sameContent := secret.CredentialHash != "" && secret.CredentialHash == source.Hash
 			if c := (Confirmation{ref, id, source}); sameSecret || sameContent {
-				if !(sameSecret && sameContent) && !slices.Contains(s.Confirmed, c) {
+				if !(sameSecret && sameContent) && !slices.Contains(s.Confirmed, c) &&
+					len(good.KubernetesSecrets) < credentialsMax/2 {
 					s.Confirmed, s.Changed = append(s.Confirmed, c), true
 				}
 				return Recorded
@@ -152,10 +169,33 @@ func (s *Store) Access(ref, id string, sources []keyring.Source) Access {
 // isUnreadable reports whether there may be files whose content this agent does not know.
 func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir.Failed }
 
+// mayBePulled reports whether an image may have come from a pull whose result is not recorded, under
+// whatever name.
+func (s *Store) mayBePulled(ref, id string, names []string) bool {
+	if i := s.Intents[fileName(ref)]; i != nil && s.mayBring(i, id) {
+		return true
+	}
+	full := imagename.Split(ref).Full()
+	for _, i := range s.Intents { //ordered: whether there is one
+		if i.Image != "" && (i.FullName == full || slices.Contains(names, i.FullName)) &&
+			s.mayBring(i, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayBring reports whether an image may come from the pull of an intent: it was not on the node
+// before.
+func (s *Store) mayBring(i *Intent, id string) bool {
+	seen, isSeen := s.SeenAt[id]
+	return i.BeganAt.IsZero() || !isSeen || !seen.Before(i.BeganAt)
+}
+
 // Begin records that an image is about to be pulled, for the image store's image of a name. It
 // reports whether the pull can begin; if not, the image is planned after the next attempt to write
-// the intent.
-func (s *Store) Begin(ref, name string) bool {
+// the intent. End has to be called when the image is not pulled any more, or is not to be.
+func (s *Store) Begin(ref, name string, now time.Time) bool {
 	if !s.isKept() {
 		return true
 	}
@@ -168,20 +208,17 @@ func (s *Store) Begin(ref, name string) bool {
 	case i != nil && i.IsGone && i.Op == 0 && i.Failures == 0 && i.Saved == i.Changes-1:
 		i.IsGone, i.Saved = false, i.Changes // the removal has not started: the file is there
 	case i == nil || i.IsGone && i.Op == 0:
-		i = &Intent{Image: ref}
+		i = &Intent{Image: ref, FullName: imagename.Split(ref).Full(), BeganAt: now}
 		s.change(intentsDir, file, &i.File)
 		put(&s.Intents, file, i)
+	case i.Image == "":
+		i.Image, i.FullName = ref, imagename.Split(ref).Full()
+		s.change(intentsDir, file, &i.File)
 	}
-	switch {
-	case i.IsGone: // its removal is in flight
-	case i.isSaved():
-		i.Pulls++
-		return true
+	if at, found := slices.BinarySearch(i.Pullers, name); !found {
+		i.Pullers = slices.Insert(i.Pullers, at, name)
 	}
-	if at, found := slices.BinarySearch(i.Waiting, name); !found {
-		i.Waiting = slices.Insert(i.Waiting, at, name)
-	}
-	return false
+	return !i.IsGone && i.isSaved()
 }
 
 // Problem returns why the intent to pull an image could not be written; empty if it could.
@@ -200,12 +237,16 @@ func (s *Store) MayCome(ref string, now time.Time) {
 	}
 }
 
-// End records the end of a pull that Begin has allowed.
-func (s *Store) End(ref string) {
-	if i := s.Intents[fileName(ref)]; i != nil {
-		i.Pulls = max(0, i.Pulls-1)
-		s.settle(i)
+// End records that an image is not pulled any more, or is not to be.
+func (s *Store) End(ref, name string) {
+	i := s.Intents[fileName(ref)]
+	if i == nil {
+		return
 	}
+	if at, found := slices.BinarySearch(i.Pullers, name); found {
+		i.Pullers = slices.Delete(i.Pullers, at, at+1)
+	}
+	s.settle(fileName(ref), i)
 }
 
 // Pulled records what a pull has brought: the image, and the secret whose credentials were good for
@@ -215,24 +256,33 @@ func (s *Store) Pulled(ref, id string, source *keyring.Source, now, date time.Ti
 	if i == nil {
 		return
 	}
-	s.grant(s.recordOf(id, now, date), repositoryOf(ref), source, now, date)
-	i.UnknownSince, i.Record = time.Time{}, fileName(id)
+	r := s.recordOf(id, date)
+	s.grant(r, repositoryOf(ref), source, now, date)
+	r.PulledAt, r.AbsentSince, i.UnknownSince = now, time.Time{}, time.Time{}
+	i.addRecord(fileName(id))
+}
+
+// addRecord has a record be on the disk before the intent is removed.
+func (i *Intent) addRecord(file string) {
+	if !slices.Contains(i.Records, file) {
+		i.Records = append(i.Records, file)
+	}
 }
 
 // settle removes an intent that no pull needs.
-func (s *Store) settle(i *Intent) {
-	if i.Pulls == 0 && i.UnknownSince.IsZero() && !i.IsGone && len(i.Waiting) == 0 {
+func (s *Store) settle(file string, i *Intent) {
+	if len(i.Pullers) == 0 && i.UnknownSince.IsZero() && !i.IsGone {
 		i.IsGone = true
-		s.change(intentsDir, fileName(i.Image), &i.File)
+		s.change(intentsDir, file, &i.File)
 	}
 }
 
 // recordOf returns the record of an image. A new one has no credentials.
-func (s *Store) recordOf(id string, now, date time.Time) *Record {
+func (s *Store) recordOf(id string, date time.Time) *Record {
 	file := fileName(id)
 	r := s.Records[file]
 	if r == nil || r.IsGone || r.Damaged || r.ImageRef != id {
-		fresh := &Record{ChangedAt: now}
+		fresh := &Record{}
 		if r != nil {
 			fresh.File = r.File
 			fresh.IsGone = false
@@ -245,11 +295,14 @@ func (s *Store) recordOf(id string, now, date time.Time) *Record {
 	return r
 }
 
-// grant adds a secret to a record, or all pods of the node if there is none.
+// grant adds a secret to a record, or all pods of the node if there is none. What exceeds the bounds
+// of a record gives way to what is new: the secret of the namespace that has most of them, the
+// repository that was granted longest ago.
 func (s *Store) grant(r *Record, repository string, source *keyring.Source, now, date time.Time) {
-	good, isKnown := r.CredentialMapping[repository]
+	put(&r.GrantedAt, repository, now)
+	good := r.CredentialMapping[repository]
 	switch {
-	case good.NodePodsAccessible, !isKnown && len(r.CredentialMapping) >= credentialsMax:
+	case good.NodePodsAccessible:
 		return
 	case source == nil:
 		good = kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}
@@ -259,7 +312,7 @@ func (s *Store) grant(r *Record, repository string, source *keyring.Source, now,
 		secrets := slices.Clone(good.KubernetesSecrets)
 		at, found := slices.BinarySearchFunc(secrets, secret, compareSecrets)
 		switch {
-		case found && secrets[at] == secret, !found && len(secrets) >= credentialsMax:
+		case found && secrets[at] == secret:
 			return
 		case found:
 			secrets[at] = secret
@@ -267,75 +320,129 @@ func (s *Store) grant(r *Record, repository string, source *keyring.Source, now,
 			secrets = slices.Insert(secrets, at, secret)
 		}
 		good.KubernetesSecrets = secrets
+		for len(good.KubernetesSecrets) > credentialsMax {
+			good.KubernetesSecrets = dropSecret(good.KubernetesSecrets, secret)
+		}
 	}
-	if r.CredentialMapping == nil {
-		r.CredentialMapping = map[string]kubeletconfig.ImagePullCredentials{}
+	put(&r.CredentialMapping, repository, good)
+	for len(r.CredentialMapping) > 1 && (len(r.CredentialMapping) > credentialsMax ||
+		len(encode(&r.ImagePulledRecord)) > recordBytesMax) {
+		r.dropOldest(repository)
 	}
-	r.CredentialMapping[repository] = good
-	r.ChangedAt, r.LastUpdatedTime.Time = now, date
+	r.LastUpdatedTime.Time = date
 	s.change(recordsDir, fileName(r.ImageRef), &r.File)
+}
+
+// dropSecret removes a secret of the namespace that has most, but not a given one.
+func dropSecret(secrets []kubeletconfig.ImagePullSecret,
+	kept kubeletconfig.ImagePullSecret) []kubeletconfig.ImagePullSecret {
+	counts, most := map[string]int{}, 0
+	for _, secret := range secrets {
+		counts[secret.Namespace]++
+		most = max(most, counts[secret.Namespace])
+	}
+	at := slices.IndexFunc(secrets, func(secret kubeletconfig.ImagePullSecret) bool {
+		return counts[secret.Namespace] == most && secret != kept
+	})
+	return slices.Delete(secrets, at, at+1)
+}
+
+// dropOldest removes the repository that was granted longest ago, but not a given one.
+func (r *Record) dropOldest(kept string) {
+	oldest := ""
+	for _, repository := range slices.Sorted(maps.Keys(r.CredentialMapping)) {
+		if repository != kept &&
+			(oldest == "" || r.GrantedAt[repository].Before(r.GrantedAt[oldest])) {
+			oldest = repository
+		}
+	}
+	delete(r.CredentialMapping, oldest)
+	delete(r.GrantedAt, oldest)
 }
 
 // compareSecrets orders secrets as the kubelet does; the content does not count.
 func compareSecrets(x, y kubeletconfig.ImagePullSecret) int {
-	if c := strings.Compare(x.Namespace, y.Namespace); c != 0 {
-		return c
-	}
-	if c := strings.Compare(x.Name, y.Name); c != 0 {
-		return c
-	}
-	return strings.Compare(x.UID, y.UID)
+	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name),
+		strings.Compare(x.UID, y.UID))
 }
 
-// Reconcile applies a list of the runtime's images, of a time: their names by ID. An image that has
+// Reconcile applies a list of the runtime's images: their names in full, by ID. An image that has
 // come from a pull with an unknown outcome gets a record without credentials; records of images
 // that have gone are removed.
 func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.Time) {
 	if !s.isKept() || !s.IsLoaded() {
 		return
 	}
-	unknown := map[string]*Intent{}
-	for _, i := range s.Intents { //ordered: into a map
-		if !i.UnknownSince.IsZero() && i.Pulls == 0 {
-			unknown[imagename.Split(i.Image).Full()] = i
+	s.noteSeen(images, now)
+	unknown := map[string][]string{} // the intents, by the full name of the image
+	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
+		if i := s.Intents[file]; !i.UnknownSince.IsZero() && len(i.Pullers) == 0 && i.Image != "" {
+			unknown[i.FullName] = append(unknown[i.FullName], file)
 		}
 	}
 	present := map[string]bool{} // by the name of the file: a damaged one does not say its image
 	for _, id := range slices.Sorted(maps.Keys(images)) {
 		present[fileName(id)] = true
 		for _, name := range images[id] {
-			if i := unknown[name]; i != nil {
-				s.recordOf(id, now, date)
-				i.UnknownSince, i.Record = time.Time{}, fileName(id)
-				s.settle(i)
+			for _, file := range unknown[name] {
+				if i := s.Intents[file]; s.mayBring(i, id) {
+					s.recordOf(id, date).PulledAt = now
+					i.UnknownSince = time.Time{}
+					i.addRecord(fileName(id))
+					s.settle(file, i)
+				}
 			}
 		}
 	}
+	s.noteAbsent(present, listedAt, now)
+	s.forgetUnknown(now)
+}
+
+// noteSeen records which images the runtime has, and since when.
+func (s *Store) noteSeen(images map[string][]string, now time.Time) {
+	maps.DeleteFunc(s.SeenAt, func(id string, _ time.Time) bool {
+		_, isThere := images[id]
+		return !isThere
+	})
+	for id := range images { //ordered: all get the same time
+		if _, isKnown := s.SeenAt[id]; !isKnown {
+			put(&s.SeenAt, id, now)
+		}
+	}
+}
+
+// noteAbsent removes the records of images that the runtime has not listed for long.
+func (s *Store) noteAbsent(present map[string]bool, listedAt, now time.Time) {
 	for _, file := range slices.Sorted(maps.Keys(s.Records)) {
 		r := s.Records[file]
-		if !present[file] && !r.IsGone && r.ChangedAt.Before(listedAt) {
+		switch {
+		case present[file] || !r.PulledAt.Before(listedAt):
+			r.AbsentSince = time.Time{}
+		case r.AbsentSince.IsZero():
+			r.AbsentSince = now
+		case !r.IsGone && now.Sub(r.AbsentSince) >= absenceAwaited:
 			r.IsGone = true
 			s.change(recordsDir, file, &r.File)
 		}
 	}
-	s.forgetUnknown(now)
 }
 
 // forgetUnknown removes the intents of pulls whose image does not come any more.
 func (s *Store) forgetUnknown(now time.Time) {
-	var unknown []*Intent
+	var unknown []string
 	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
-		if i := s.Intents[file]; !i.UnknownSince.IsZero() && i.Pulls == 0 {
-			unknown = append(unknown, i)
+		if i := s.Intents[file]; !i.UnknownSince.IsZero() && len(i.Pullers) == 0 {
+			unknown = append(unknown, file)
 		}
 	}
-	slices.SortStableFunc(unknown, func(x, y *Intent) int {
-		return x.UnknownSince.Compare(y.UnknownSince)
+	slices.SortStableFunc(unknown, func(x, y string) int {
+		return s.Intents[x].UnknownSince.Compare(s.Intents[y].UnknownSince)
 	})
-	for n, i := range unknown {
+	for n, file := range unknown {
+		i := s.Intents[file]
 		if now.Sub(i.UnknownSince) >= outcomeAwaited || len(unknown)-n > intentsMax {
 			i.UnknownSince = time.Time{}
-			s.settle(i)
+			s.settle(file, i)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package pullrecord
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -110,22 +111,39 @@ func (n *node) carryOut(body any) (any, *world.Error) {
 }
 
 // begin begins a pull, which must be possible.
-func (n *node) begin(ref string) {
+func (n *node) begin(ref, name string) {
 	n.t.Helper()
-	if n.store.Begin(ref, ref) {
+	if n.store.Begin(ref, name, n.now) {
 		return
 	}
-	if n.run(); !slices.Contains(n.ready, ref) || !n.store.Begin(ref, ref) {
+	if n.run(); !slices.Contains(n.ready, name) || !n.store.Begin(ref, name, n.now) {
 		n.t.Fatalf("the pull of %s does not begin", ref)
 	}
+}
+
+// images are a list of the runtime, by ID, of which some have the name of ref.
+func images(named ...string) map[string][]string {
+	list := map[string][]string{}
+	for _, id := range named {
+		list[id] = []string{ref}
+	}
+	return list
+}
+
+// list has the runtime list its images.
+func (n *node) list(images map[string][]string) {
+	n.t.Helper()
+	n.now = n.now.Add(time.Second)
+	n.store.Reconcile(images, n.now, n.now, n.now)
+	n.run()
 }
 
 // pull pulls an image with the credentials of a secret; nil for those of the node.
 func (n *node) pull(ref, id string, secret *keyring.Source) {
 	n.t.Helper()
-	n.begin(ref)
+	n.begin(ref, ref)
 	n.store.Pulled(ref, id, secret, n.now, n.now)
-	n.store.End(ref)
+	n.store.End(ref, ref)
 	n.run()
 }
 
@@ -136,7 +154,7 @@ func (n *node) expect(want Access, ref, id string, secrets ...*keyring.Source) {
 	for _, s := range secrets {
 		sources = append(sources, *s)
 	}
-	if got := n.store.Access(ref, id, sources); got != want {
+	if got := n.store.Access(ref, id, []string{ref}, sources); got != want {
 		n.t.Errorf("access to %s: %q, want %q", ref, got, want)
 	}
 }
@@ -230,7 +248,7 @@ func TestPatterns(t *testing.T) {
 // one whose record could not be written, knows that the image was pulled, and no more.
 func TestAgentEndsWithinPull(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
-	n.begin(ref)
+	n.begin(ref, ref)
 	n.expect(Denied, ref, id, secret("a", "1"))
 	n.restart()
 	n.expect(Denied, ref, id, secret("a", "1"))
@@ -247,10 +265,10 @@ func TestAgentEndsWithinPull(t *testing.T) {
 	}
 
 	n = newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
-	n.begin(ref)
+	n.begin(ref, ref)
 	n.fail["WriteFile"] = world.Errorf(world.KindExhausted, "WriteFile", "no space")
 	n.store.Pulled(ref, id, secret("a", "1"), n.now, n.now)
-	n.store.End(ref)
+	n.store.End(ref, ref)
 	n.run()
 	n.expect(Recorded, ref, id, secret("a", "1"))
 	if len(n.names("pulling")) != 1 {
@@ -278,17 +296,17 @@ func TestAgentEndsWithinPull(t *testing.T) {
 // A failed pull leaves nothing, unless the image may still come.
 func TestFailedPull(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
-	n.begin(ref)
-	n.begin(ref) // by another pod
-	n.store.End(ref)
+	n.begin(ref, ref)
+	n.begin(ref, "another pod's")
+	n.store.End(ref, ref)
 	n.run()
 	n.expect(Denied, ref, id)
-	n.store.End(ref)
+	n.store.End(ref, "another pod's")
 	n.run()
 	n.expect(Allowed, ref, id)
-	n.begin(ref)
+	n.begin(ref, ref)
 	n.store.MayCome(ref, n.now)
-	n.store.End(ref)
+	n.store.End(ref, ref)
 	n.run()
 	n.expect(Denied, ref, id)
 	n.now = n.now.Add(outcomeAwaited)
@@ -304,7 +322,7 @@ func TestFailedPull(t *testing.T) {
 func TestIntentIsNotWritten(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.fail["WriteFile"] = world.Errorf(world.KindExhausted, "WriteFile", "no space")
-	if n.store.Begin(ref, ref) {
+	if n.store.Begin(ref, ref, n.now) {
 		t.Error("a pull begins without an intent")
 	}
 	n.run()
@@ -313,34 +331,129 @@ func TestIntentIsNotWritten(t *testing.T) {
 	}
 	clear(n.fail)
 	n.now = n.now.Add(time.Minute)
-	n.begin(ref)
+	n.begin(ref, ref)
 	if n.store.Problem(ref) != "" {
 		t.Errorf("problem %q after a success", n.store.Problem(ref))
 	}
-	n.store.End(ref)
-	if !n.store.Begin(ref, "second") {
+	n.store.End(ref, ref)
+	if !n.store.Begin(ref, "second", n.now) {
 		t.Error("an intent that is still on the disk is written again")
 	}
 	if n.run(); len(n.names("pulling")) != 1 {
 		t.Error("a pull has begun, and its intent is not on the disk")
 	}
-	n.store.End(ref)
+	n.store.End(ref, "second")
 	n.held = true
 	n.run()
-	if n.store.Begin(ref, "third") {
+	if n.store.Begin(ref, "third", n.now) {
 		t.Error("a pull begins while its intent is being removed")
 	}
 }
 
-// Records go with their images, unless the list is older than the pull.
+// A pull that is given up before its intent is on the disk leaves none.
+func TestPullIsGivenUp(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.store.Begin(ref, ref, n.now)
+	n.store.End(ref, ref)
+	n.run()
+	n.expect(Allowed, ref, id)
+	n.held = true
+	n.store.Begin(ref, ref, n.now)
+	n.run()
+	write := n.out.List()[0]
+	n.store.End(ref, ref)
+	n.held = false
+	n.complete(write)
+	n.run()
+	n.expect(Allowed, ref, id)
+	if got := n.names("pulling"); len(got) > 0 || len(n.store.Intents) > 0 {
+		t.Errorf("intents are left: %q", got)
+	}
+}
+
+// What comes of a pull without an answer is another image than those that were on the node before,
+// which stay what they were.
+func TestImageBeforePull(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.list(images(id))
+	n.now = n.now.Add(time.Second)
+	n.begin(ref, ref)
+	n.expect(Allowed, ref, id)
+	n.expect(Denied, ref, "sha256:new")
+	n.store.MayCome(ref, n.now)
+	n.store.End(ref, ref)
+	n.run()
+	n.list(images(id))
+	n.expect(Allowed, ref, id)
+	n.expect(Denied, ref, "sha256:new")
+	n.list(images("sha256:new"))
+	n.expect(Denied, ref, "sha256:new", secret("a", "1"))
+	if len(n.names("pulling")) != 0 || len(n.names("pulled")) != 1 {
+		t.Errorf("files %q", n.files)
+	}
+}
+
+// An intent is for its image under every name: that of a pod, and those that the runtime has for
+// the image.
+func TestNamesOfIntent(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin("app:1", "app:1")
+	for _, c := range []struct {
+		ref   string
+		names []string
+		want  Access
+	}{
+		{"docker.io/library/app:1", nil, Denied},
+		{id, []string{"docker.io/library/app:1", "docker.io/library/app@sha256:0"}, Denied},
+		{id, []string{"docker.io/library/other:1"}, Allowed},
+	} {
+		if got := n.store.Access(c.ref, id, c.names, nil); got != c.want {
+			t.Errorf("%s of %q: %q, want %q", c.ref, c.names, got, c.want)
+		}
+	}
+}
+
+// Two pulls of one reference have brought two images: its intent stays until both are recorded.
+func TestTwoImagesOfReference(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin(ref, "first")
+	n.begin(ref, "second")
+	n.held = true
+	n.store.Pulled(ref, id, secret("a", "1"), n.now, n.now)
+	n.store.End(ref, "first")
+	n.run()
+	first := n.out.List()[0]
+	n.store.Pulled(ref, "sha256:2", secret("b", "2"), n.now, n.now)
+	n.store.End(ref, "second")
+	n.held = false
+	n.run()
+	if len(n.names("pulling")) != 1 {
+		t.Error("the intent is removed before the first record is on the disk")
+	}
+	n.complete(first)
+	n.run()
+	if len(n.names("pulling")) != 0 || len(n.names("pulled")) != 2 {
+		t.Errorf("files %q", n.files)
+	}
+}
+
+// Records go with their images, once those were absent for an hour.
 func TestRecordsOfRemovedImages(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.pull(ref, id, secret("a", "1"))
-	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
-	n.run()
+	n.list(images())
+	n.now = n.now.Add(absenceAwaited)
+	n.list(images(id))
+	n.list(images())
+	n.now = n.now.Add(absenceAwaited - 2*time.Second)
+	n.list(images())
 	n.expect(Denied, ref, id)
-	n.now = n.now.Add(time.Second)
-	n.store.Reconcile(map[string][]string{}, n.now, n.now, n.now)
+	n.pull(ref, id, secret("a", "1"))
+	n.store.Reconcile(images(), n.now.Add(-time.Second), n.now.Add(time.Hour), n.now) // an old list
+	n.expect(Denied, ref, id)
+	n.list(images())
+	n.now = n.now.Add(absenceAwaited)
+	n.store.Reconcile(images(), n.now, n.now, n.now)
 	n.expect(Allowed, ref, id)
 	n.pull(ref, id, secret("b", "2")) // before the removal is planned
 	n.expect(Recorded, ref, id, secret("b", "2"))
@@ -369,6 +482,7 @@ func TestFilesOfAKubelet(t *testing.T) {
 	put("pulling", "q.io/late", `{"kind":"ImagePullIntent",`+
 		`"apiVersion":"kubelet.config.k8s.io/v1beta1","image":"q.io/late"}`)
 	n.files["/im/pulled/"+fileName("sha256:5")+".tmp"] = "{"
+	put("pulling", "q.io/torn", "")
 	n.restart()
 	n.expect(Recorded, ref, id, secret("a", "1"))
 	n.expect(Denied, ref, id)
@@ -383,6 +497,9 @@ func TestFilesOfAKubelet(t *testing.T) {
 	n.expect(Denied, "q.io/x", "sha256:4")
 	n.expect(Allowed, "q.io/x", "sha256:5")
 	n.expect(Denied, "q.io/late", "sha256:6")
+	n.expect(Denied, "q.io/torn", "sha256:6")
+	n.pull("q.io/torn", "sha256:6", secret("a", "1"))
+	n.expect(Recorded, "q.io/torn", "sha256:6", secret("a", "1"))
 	n.pull("q.io/x", "sha256:3", secret("a", "1"))
 	n.restart()
 	n.expect(Recorded, "q.io/x", "sha256:3", secret("a", "1"))
@@ -422,18 +539,34 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// A tenant cannot make a record grow without end.
+// A tenant cannot make a record grow without end, nor keep others from it.
 func TestBounds(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.pull(ref, id, &keyring.Source{UID: "v", Namespace: "victim", Name: "v", Hash: "v"})
 	for i := range 3 * credentialsMax {
-		name := strings.Repeat("x", i+1)
+		name := fmt.Sprint("x", i)
+		n.now = n.now.Add(time.Second)
 		n.pull(ref, id, secret(name, name))
-		n.pull("q.io/"+name, id, secret("a", "1"))
+		n.expect(Recorded, ref, id, secret(name, name))
+	}
+	n.expect(Recorded, ref, id, &keyring.Source{Hash: "v"})
+	for i := range 3 * credentialsMax {
+		n.now = n.now.Add(time.Second)
+		n.pull(fmt.Sprint("evil.io/", i), id, secret("a", "1"))
 	}
 	r := n.store.Records[fileName(id)]
-	if secrets := r.CredentialMapping["q.io/private"].KubernetesSecrets; len(secrets) !=
-		credentialsMax || len(r.CredentialMapping) != credentialsMax {
-		t.Errorf("%d secrets, %d repositories", len(secrets), len(r.CredentialMapping))
+	if len(r.CredentialMapping) > credentialsMax || len(r.GrantedAt) > credentialsMax {
+		t.Errorf("%d repositories, %d times", len(r.CredentialMapping), len(r.GrantedAt))
 	}
-	n.expect(Recorded, ref, id, secret("x", "x"))
+	n.pull(ref, id, nil)
+	n.expect(Recorded, ref, id)
+	long := strings.Repeat("x", 253)
+	for i := range 4 * credentialsMax {
+		n.now = n.now.Add(time.Second)
+		n.pull(fmt.Sprint("evil.io/", i%4), id, secret(fmt.Sprint(long, i), long))
+	}
+	if size := len(encode(&r.ImagePulledRecord)); size > recordBytesMax {
+		t.Errorf("the record has %d bytes", size)
+	}
+	n.expect(Recorded, "evil.io/3", id, secret(fmt.Sprint(long, 4*credentialsMax-1), long))
 }
