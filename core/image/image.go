@@ -473,9 +473,10 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		i.Pull = Pull{Started: i.PullIssued}
 	}
 	sandbox := i.sandbox(env)
-	i.PullOp = effects.IssueFor(s.tenant(i), Key(i.Name), "", i.timeout(), &runtimeapi.PullImageRequest{
-		Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
-		Auth:  i.authConfig(), SandboxConfig: sandbox})
+	i.PullOp = effects.IssueFor(s.tenant(i), Key(i.Name), "", i.timeout(),
+		&runtimeapi.PullImageRequest{
+			Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
+			Auth:  i.authConfig(), SandboxConfig: sandbox})
 	return i.PullIssued.Add(pullCheckPeriod)
 }
 

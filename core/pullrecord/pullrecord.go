@@ -169,8 +169,8 @@ func (s *Store) Access(ref, id string, names []string, sources []keyring.Source)
 // isUnreadable reports whether there may be files whose content this agent does not know.
 func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir.Failed }
 
-// mayBePulled reports whether an image may have come from a pull whose result is not recorded, under
-// whatever name.
+// mayBePulled reports whether an image may have come from a pull whose result is not recorded,
+// under whatever name.
 func (s *Store) mayBePulled(ref, id string, names []string) bool {
 	if i := s.Intents[fileName(ref)]; i != nil && s.mayBring(i, id) {
 		return true
@@ -295,9 +295,9 @@ func (s *Store) recordOf(id string, date time.Time) *Record {
 	return r
 }
 
-// grant adds a secret to a record, or all pods of the node if there is none. What exceeds the bounds
-// of a record gives way to what is new: the secret of the namespace that has most of them, the
-// repository that was granted longest ago.
+// grant adds a secret to a record, or all pods of the node if there is none. What exceeds the
+// bounds of a record gives way to what is new: the secret of the namespace that has most of them,
+// the repository that was granted longest ago.
 func (s *Store) grant(r *Record, repository string, source *keyring.Source, now, date time.Time) {
 	put(&r.GrantedAt, repository, now)
 	good := r.CredentialMapping[repository]

@@ -165,7 +165,10 @@ func (s *Set) Called(now time.Time, request any) {
 		}
 		bound = imageGCPeriod + imageGCBound // an image that has become unused waits for the next round
 	}
-	if call == "RemoveTree" {
+	if r, isRemoval := request.(*world.RemoveTree); isRemoval {
+		if path.Base(path.Dir(r.Path)) == "pulled" {
+			return // the record of an image that the runtime has not listed for an hour
+		}
 		bound = housekeepingBound
 	}
 	if m.healedAt.IsZero() || m.agentDown {

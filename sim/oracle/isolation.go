@@ -68,8 +68,11 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		problem.text = text
 		o.problems[p] = problem
 		bound := isolationBound
-		if p.spec == nil {
+		switch {
+		case p.spec == nil:
 			bound += p.maxGrace
+		case p.needsEviction():
+			bound = evictionBound // it is measured periodically
 		}
 		since := later(later(problem.since, p.desiredAt), affectedAt.Add(faultSlack))
 		since = later(since, p.setAsideUntil.Add(faultSlack))
