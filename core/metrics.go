@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/volume"
@@ -263,17 +264,6 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 	m.addCounters("kubelet_terminated_containers_total", "Runs of containers that have ended, by "+
 		"their exit code and reason; other stands for codes above 255 and unusual reasons.",
 		t.ContainersTerminated, "container_type", "exit_code", "reason")
-	m.addCounters("kubelet_image_manager_ensure_image_requests_total", "Images that containers "+
-		"needed, by the pull policy, whether the image was present, and whether it had to be pulled.",
-		t.ImageRequests, "pull_policy", "present_locally", "pull_required")
-	m.addCounters("kubelet_imagemanager_image_mustpull_checks_total", "Requests for images that were "+
-		"present, by whether the pod may use them without a pull with its own credentials.",
-		t.ImageAccess, "result")
-	records, intents := a.state.Images.Records.FilesOnDisk()
-	m.addGauge("kubelet_imagemanager_ondisk_pulledrecords",
-		"Files that say with which credentials an image was pulled.", records)
-	m.addGauge("kubelet_imagemanager_ondisk_pullintents",
-		"Files that say that an image is being pulled, or may have been.", intents)
 	m.addCounters("kubelet_restarted_pods_total",
 		"Pods that were removed and started again with the same UID.", t.PodsRestarted, "static")
 	m.addCounter("kubelet_orphaned_runtime_pods_total",
@@ -291,7 +281,35 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 		"Lifecycle hooks for HTTPS that succeeded by HTTP.", t.HTTPFallbacks)
 	m.addCounter("kubelet_sleep_action_terminated_early_total",
 		"Sleeps of lifecycle hooks that were ended before their time.", t.SleepsShortened)
+	a.addKubeletImageMetrics(m)
 	a.addKubeletDurationMetrics(m)
+}
+
+// addKubeletImageMetrics adds the kubelet's metrics about what images are used with which
+// credentials.
+func (a *Agent) addKubeletImageMetrics(m *metricList) {
+	t := &a.state.Metrics
+	m.addCounters("kubelet_image_manager_ensure_image_requests_total", "Images that containers "+
+		"needed, by the pull policy, whether the image was present, and whether it had to be pulled.",
+		t.ImageRequests, "pull_policy", "present_locally", "pull_required")
+	m.addCounters("kubelet_imagemanager_image_mustpull_checks_total", "Requests for images that were "+
+		"present, by whether the pod may use them without a pull with its own credentials.",
+		t.ImageAccess, "result")
+	if node := &a.state.Images.Node; node.ConfigHash != "" {
+		m.addCounters("kubelet_credential_provider_plugin_errors_total",
+			"Runs of a plugin that provides credentials for images that failed.", node.Failures,
+			"plugin_name")
+		m.addHistograms("kubelet_credential_provider_plugin_duration",
+			"Duration of the runs of a plugin that provides credentials for images, in seconds.",
+			node.Runs, credentials.RunBounds, "plugin_name")
+		m.addGauge("kubelet_credential_provider_config_info", "The hash of the configuration of the "+
+			"plugins that provide credentials for images; always 1.", 1, "hash", node.ConfigHash)
+	}
+	records, intents := a.state.Images.Records.FilesOnDisk()
+	m.addGauge("kubelet_imagemanager_ondisk_pulledrecords",
+		"Files that say with which credentials an image was pulled.", records)
+	m.addGauge("kubelet_imagemanager_ondisk_pullintents",
+		"Files that say that an image is being pulled, or may have been.", intents)
 }
 
 // addKubeletDurationMetrics adds the kubelet's metrics about how long starts and writes took.

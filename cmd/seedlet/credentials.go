@@ -47,6 +47,7 @@ func (f *credentialFlags) settings(rootDir string) (credentials.Settings, error)
 	files, err := f.files()
 	if err == nil {
 		s.Providers, err = credentials.ParseConfig(files)
+		s.ConfigHash = credentials.Hash(files)
 	}
 	if err != nil {
 		return s, fmt.Errorf("--image-credential-provider-config: %w", err)

@@ -57,7 +57,7 @@ const countedState = `{
     "containersStarted": {"container": 1},
     "containersFailed": {"container RunContainerError": 1},
     "containersTerminated": {"container 1 Error": 1},
-    "imageRequests": {"always unknown true": 1},
+    "imageRequests": {"always unknown true": 1}, "imageAccess": {"mustAuthenticate": 1},
     "podsRestarted": {"true": 1}, "rejected": {"NodeAffinity": 1}, "preempted": {"cpu": 1},
     "evicted": {"emptydirfs.limit": 1},
     "resizesRequested": {"memory limits increase": 1}, "resizesInfeasible": {"swap_limitation": 1},
@@ -66,6 +66,7 @@ const countedState = `{
     "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
     "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0], "resizesDeferred": 1}
   },
+  "images": {"node": {"configHash": "sha256:0", "runs": {"ecr": {}}, "failures": {"ecr": 1}}},
   "volumeStats": {"pods": {"u1": {"namespace": "default",
     "volumes": {"data": {"claim": "data", "latest": {"condition": {"abnormal": true}}}}}}},
   "node": {"cgroups": {"policy": {"memoryQoS": true}}}

@@ -1,6 +1,8 @@
 package credentials
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +36,17 @@ const (
 	configGroup = "kubelet.config.k8s.io/"
 	pluginGroup = "credentialprovider.kubelet.k8s.io/"
 )
+
+// Hash returns the hash of a configuration, as the kubelet's metric credential_provider_config_info
+// has it.
+func Hash(files []File) string {
+	hash := sha256.New()
+	for _, file := range files {
+		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(file.Data))))
+		hash.Write(file.Data)
+	}
+	return fmt.Sprintf("sha256:%x", hash.Sum(nil))
+}
 
 // versions are the versions of both groups that the kubelet knows; they do not differ in what the
 // agent has.

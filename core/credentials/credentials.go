@@ -21,6 +21,7 @@ import (
 	"seedlet.dev/core/document"
 	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/keyring"
+	"seedlet.dev/core/metrics"
 	"seedlet.dev/world"
 )
 
@@ -42,6 +43,7 @@ type Settings struct {
 	BinDir    string     `json:"binDir,omitempty"` // of the plugins
 	// DockerPaths are the files that may be the Docker configuration; the first that is one counts.
 	DockerPaths []string `json:"dockerPaths,omitempty"`
+	ConfigHash  string   `json:"configHash,omitempty"` // of the plugins' configuration
 }
 
 // Node is what is known of the credentials of the node.
@@ -50,7 +52,14 @@ type Node struct {
 	Docker     map[string]keyring.Credential `json:"docker,omitempty"` // by registry
 	DockerRead time.Time                     `json:"dockerRead,omitzero"`
 	Answers    map[string]Answer             `json:"answers,omitempty"` // by answerKey
+	// Runs are the durations of runs of plugins, and Failures those runs that failed, by the name of
+	// the plugin.
+	Runs     metrics.Histograms `json:"runs,omitempty"`
+	Failures metrics.Counters   `json:"failures,omitempty"`
 }
+
+// RunBounds are the bounds of Runs.
+var RunBounds = metrics.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 
 // Answer is a response of a plugin that is kept.
 type Answer struct {
@@ -92,12 +101,15 @@ func (n *Node) Next(r *Round, image string, now time.Time) any {
 	return nil
 }
 
-// Handle records the completion of the request of a round, and returns the failure of the source,
-// if any. The next source is asked then.
-func (n *Node) Handle(r *Round, image string, ev world.Event) (failure error) {
+// Handle records the completion of the request of a round, which was issued at a time, and returns
+// the failure of the source, if any. The next source is asked then.
+func (n *Node) Handle(r *Round, image string, issued time.Time, ev world.Event) (failure error) {
 	var found map[string]keyring.Credential
 	step := r.Step
 	r.Op, r.Step = 0, r.Step+1
+	if step > 0 {
+		n.count(n.Providers[step-1].Name, ev.Time.Sub(issued), ev.Err)
+	}
 	switch body := ev.Body.(type) {
 	case *world.DockerConfigRead:
 		found = decodeFiles(body.Files)
@@ -116,6 +128,14 @@ func (n *Node) Handle(r *Round, image string, ev world.Event) (failure error) {
 		return ev.Err
 	}
 	return r.add(found, image)
+}
+
+// count counts the run of a plugin.
+func (n *Node) count(plugin string, took time.Duration, err *world.Error) {
+	n.Runs.Observe(plugin, RunBounds, took)
+	if err != nil {
+		n.Failures.Increment(plugin)
+	}
 }
 
 // add adds the credentials for an image to the round. More than one image may have are an error.

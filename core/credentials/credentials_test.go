@@ -60,7 +60,7 @@ func answerAll(t *testing.T, n *Node, image string, now time.Time,
 		requests = append(requests, request)
 		ev := respond(request)
 		ev.Time = now
-		if err := n.Handle(&r, image, ev); (err != nil) != (ev.Err != nil) {
+		if err := n.Handle(&r, image, now, ev); (err != nil) != (ev.Err != nil) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -135,7 +135,13 @@ func TestFailures(t *testing.T) {
 		if n.Next(&r, "a.dkr.example/app", t0) == nil {
 			t.Fatal("nothing is asked")
 		}
-		err := n.Handle(&r, "a.dkr.example/app", ev)
+		ev.Time = t0.Add(time.Second)
+		err := n.Handle(&r, "a.dkr.example/app", t0, ev)
+		failed := ev.Err != nil // a wrong output is not counted, as by the kubelet
+		if runs := n.Runs["ecr"]; runs == nil || runs.Sum != time.Second ||
+			(n.Failures["ecr"] == 1) != failed {
+			t.Errorf("%s: runs %+v, failures %v", name, runs, n.Failures)
+		}
 		if err == nil || !strings.HasPrefix(err.Error(), "plugin ecr: ") ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)

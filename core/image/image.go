@@ -560,7 +560,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 		return nil
 	}
 	if r.Call == "GetCredentials" || r.Call == "ReadDockerConfig" {
-		if err := s.Node.Handle(&img.Round, img.Ref, ev); err != nil {
+		if err := s.Node.Handle(&img.Round, img.Ref, r.IssuedAt, ev); err != nil {
 			effects.Log(world.LevelWarning, "no credentials of the node", "image", img.Ref, "err",
 				err.Error())
 		}
