@@ -79,17 +79,23 @@ func needsImages(p *pod.Pod, forEviction bool) bool {
 // for the end of a removal are planned.
 func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.state.ImageGC.HandleCompletion(r, ev, a.imageGCEnv())
-	if listed, ok := ev.Body.(*runtimeapi.ListImagesResponse); ok && ev.Err == nil {
-		a.reconcileRecords(listed, r.IssuedAt)
-	}
 	if a.state.ImageGC.IsRemovingUnused() {
 		a.state.Eviction.NoteRemoval(a.state.Now)
 	}
 	a.queue.enqueue(eviction.Owner) // which may wait for the end of a removal
 	if r.Call == "RemoveImage" {
+		a.state.Images.Records.Removed(r.Subject)
 		for _, name := range a.state.Images.Names() {
 			a.queue.enqueue(image.Key(name))
 		}
+	}
+}
+
+// noteCompletion notes what does not depend on who has issued the operation.
+func (a *Agent) noteCompletion(r op.Record, ev world.Event) {
+	a.recordCompletion(r, ev)
+	if listed, ok := ev.Body.(*runtimeapi.ListImagesResponse); ok && ev.Err == nil {
+		a.reconcileRecords(listed, r.IssuedAt)
 	}
 }
 
@@ -100,5 +106,9 @@ func (a *Agent) reconcileRecords(listed *runtimeapi.ListImagesResponse, at time.
 		names[found.GetId()] = imagename.WithFullNames(
 			slices.Concat(found.GetRepoTags(), found.GetRepoDigests()))
 	}
-	a.state.Images.Records.Reconcile(names, at, a.state.Now, a.effects.Date())
+	if a.state.Images.Records.Reconcile(names, at, a.state.Now, a.effects.Date()) {
+		for _, name := range a.state.Images.Names() {
+			a.queue.enqueue(image.Key(name))
+		}
+	}
 }

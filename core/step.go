@@ -155,7 +155,7 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	previous := a.workOn(a.podOfKey(r.Owner))
 	a.queue.enqueue(r.Owner)
-	a.recordCompletion(r, ev)
+	a.noteCompletion(r, ev)
 	switch r.Owner.Component {
 	case pod.Component:
 		a.handlePodCompletion(id, r, ev)

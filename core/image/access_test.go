@@ -31,7 +31,7 @@ type accessHarness struct {
 
 func newAccessHarness(t *testing.T) *accessHarness {
 	return &accessHarness{t: t, now: t0, store: Store{Records: pullrecord.Store{Dir: "/im",
-		Settings: pullrecord.Settings{Policy: kubeletconfig.NeverVerifyPreloadedImages}}}}
+		IsListed: true, Settings: pullrecord.Settings{Policy: kubeletconfig.NeverVerifyPreloadedImages}}}}
 }
 
 // withSecret returns a request with the credentials of a secret; the user is named as the secret.
@@ -162,13 +162,41 @@ func TestPullIsNotRecorded(t *testing.T) {
 func TestRegistryDoesNotAnswer(t *testing.T) {
 	r := newAccessHarness(t)
 	r.present = true
+	list := func() {
+		r.now = r.now.Add(time.Second)
+		r.store.Records.Reconcile(map[string][]string{"sha256:1": {"q.io/i:latest"}}, r.now, r.now, r.now)
+	}
+	list()
 	r.refuse = world.Errorf(world.KindTimeout, "PullImage", "dial tcp: i/o timeout")
 	if got := r.require(withSecret("a"), v1.PullAlways); got.ID != "" || len(r.pulls) == 0 {
 		t.Errorf("image %q, pulls by %q", got.ID, r.pulls)
 	}
-	if got := r.require(Request{Ref: "q.io/i"}, v1.PullNever); got.Access != pullrecord.Allowed {
-		t.Errorf("access %q, problem %+v", got.Access, got.Problem)
+	for range 2 {
+		if got := r.require(Request{Ref: "q.io/i"}, v1.PullNever); got.Access != pullrecord.Allowed {
+			t.Errorf("access %q, problem %+v", got.Access, got.Problem)
+		}
+		list()
 	}
+}
+
+// An error does not say that nothing came of a pull: the next list does.
+func TestFailedPullHasBroughtImage(t *testing.T) {
+	r := newAccessHarness(t)
+	r.refuse = world.Errorf(world.KindInternal, "PullImage", "broken")
+	r.require(withSecret("a"), v1.PullIfNotPresent)
+	r.present = true
+	expect := func(when string) {
+		t.Helper()
+		if got := r.require(Request{Ref: "q.io/i"}, v1.PullNever); got.Access != pullrecord.Denied {
+			t.Errorf("%s: access %q", when, got.Access)
+		}
+	}
+	expect("before a list")
+	r.now = r.now.Add(time.Second)
+	r.store.Records.Reconcile(map[string][]string{"sha256:1": {"q.io/i:latest"}}, r.now, r.now, r.now)
+	expect("after it")
+	r.store.Records.Reconcile(map[string][]string{"sha256:1": {"q.io/i:latest"}}, r.now, r.now, r.now)
+	expect("after another one")
 }
 
 // A pod that has pulled an image does not get another one that has its name by now.
@@ -197,5 +225,29 @@ func TestNameMoves(t *testing.T) {
 		if image.PulledAt.Equal(since) || image.PullNeededSince.Before(since) {
 			t.Errorf("%s: it is not pulled again", policy)
 		}
+	}
+}
+
+// A runtime that answers with a digest, and knows the image by its ID, makes no pod pull it twice.
+func TestRuntimeAnswersWithDigest(t *testing.T) {
+	r := newAccessHarness(t)
+	request := withSecret("a")
+	r.require(request, v1.PullIfNotPresent)
+	r.store.Require("pod", request, v1.PullAlways, r.now)
+	image := r.store.Images[request.Name()]
+	r.out.Reset(&r.table, r.now)
+	r.store.Records.Begin("q.io/i", "pull", r.now)
+	r.store.Records.Pulled("q.io/i", "q.io/i@sha256:0", &keyring.Source{UID: "a", Name: "a",
+		Namespace: "ns"}, r.now, r.now)
+	image.PulledAt, image.PulledID, image.ID = r.now, "q.io/i@sha256:0", "q.io/i@sha256:0"
+	found := &runtimeapi.Image{Id: "sha256:2", RepoDigests: []string{"q.io/i@sha256:0"}}
+	r.store.noteID(image, found, &r.out)
+	image.recordStatus(found, r.now, r.now)
+	if got := r.store.Require("pod", request, v1.PullAlways, r.now); got.ID != "sha256:2" {
+		t.Errorf("image %q, problem %+v", got.ID, got.Problem)
+	}
+	stranger := r.store.Records.Access("q.io/i", "sha256:2", nil, nil)
+	if stranger != pullrecord.Denied {
+		t.Errorf("a stranger's access is %q", stranger)
 	}
 }

@@ -230,8 +230,9 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	if isAsked {
 		access = s.Records.Access(ref, img.ID, img.Names, img.Sources)
 	}
-	if access == pullrecord.Denied {
+	if access == pullrecord.Denied && pulled {
 		img.PulledAt = time.Time{}
+		img.PullNotBefore = timer.Later(img.PullNotBefore, img.Pull.Finished.Add(backoffFirst))
 	}
 	switch {
 	case access.IsGranted():
@@ -462,8 +463,9 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		return i.PullNotBefore
 	case !s.askForNodeCredentials(i, effects):
 		return time.Time{}
-	case !s.intend(i, effects.Now()):
-		return time.Time{}
+	}
+	if ready, until := s.intend(i, effects.Now()); !ready {
+		return until
 	}
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
 		return at
@@ -485,8 +487,9 @@ func (i *Image) timeout() time.Duration {
 	return min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
 }
 
-// intend records that an image is about to be pulled, and reports whether the pull can begin.
-func (s *Store) intend(i *Image, now time.Time) bool {
+// intend records that an image is about to be pulled, and reports whether the pull can begin,
+// or when to ask again.
+func (s *Store) intend(i *Image, now time.Time) (ready bool, until time.Time) {
 	i.Intended = true
 	return s.Records.Begin(i.Ref, i.Name, now)
 }
@@ -585,6 +588,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
 		if !outdated {
+			s.noteID(img, body.GetImage(), effects)
 			return img.recordStatus(body.GetImage(), r.IssuedAt, ev.Time)
 		}
 	case *runtimeapi.PullImageResponse:
@@ -626,6 +630,17 @@ func (i *Image) recordStatus(found *runtimeapi.Image, issued, now time.Time) []s
 	return i.waitersSince(affectedAfter)
 }
 
+// noteID notes the ID by which the runtime knows what a pull has brought, if that is not what it
+// has answered: some runtimes answer with a digest.
+func (s *Store) noteID(i *Image, found *runtimeapi.Image, effects *op.Effects) {
+	if i.PulledID == "" || found.GetId() == "" || found.Id == i.PulledID ||
+		!slices.Contains(found.RepoDigests, i.PulledID) && !slices.Contains(found.RepoTags, i.PulledID) {
+		return
+	}
+	s.Records.Rename(i.PulledID, found.Id, effects.Now(), effects.Date())
+	i.PulledID = found.Id
+}
+
 // recordPull records with which credentials an image was pulled.
 func (s *Store) recordPull(i *Image, effects *op.Effects) {
 	switch {
@@ -650,6 +665,8 @@ func (s *Store) recordFailure(i *Image, call string, ev world.Event, effects *op
 	}
 	if i.mayCome(ev) {
 		s.Records.MayCome(i.Ref, ev.Time)
+	} else {
+		s.Records.Failed(i.Ref, ev.Time)
 	}
 	message := i.recordPullError(budget.CutMessage(ev.Err.Message))
 	if i.Credential > 0 {

@@ -124,7 +124,7 @@ func (c *Collector) IsRemovingUnused() bool {
 func (c *Collector) Plan(env *Env) time.Time {
 	now := env.Effects.Now()
 	if c.BeganAt.IsZero() {
-		c.BeganAt, c.DetectAt = now, now.Add(retryDelay)
+		c.BeganAt, c.DetectAt = now, now
 	}
 	if c.Round == nil {
 		switch {

@@ -239,7 +239,8 @@ func TestPodsUnknown(t *testing.T) {
 }
 
 // Images grow old while no round may remove any: what an eviction wants removed is, as soon as the
-// pods are known. Images are listed once in a period meanwhile, and again soon after a failure.
+// pods are known. Images are listed at the start and once in a period meanwhile, and again soon
+// after a failure.
 func TestDetectsBeforePodsAreKnown(t *testing.T) {
 	n := newNode(defaults)
 	n.notReady, n.podsUnknown, n.failing = true, true, "ListImages"
@@ -248,12 +249,12 @@ func TestDetectsBeforePodsAreKnown(t *testing.T) {
 	n.expect(t, retryDelay/2, "")
 	n.failing = ""
 	n.expect(t, retryDelay/2, "")
-	if n.lists != 2 {
+	if n.lists != 3 {
 		t.Errorf("images were listed %d times", n.lists)
 	}
 	n.c.RequestRemovalOfUnused(n.now.Add(defaults.AgeMin))
 	n.expect(t, defaults.AgeMin, "")
-	if n.lists != 2 || n.c.HasRemovedUnused(n.now) {
+	if n.lists != 3 || n.c.HasRemovedUnused(n.now) {
 		t.Errorf("listed %d times, removed: %t", n.lists, n.c.HasRemovedUnused(n.now))
 	}
 	n.notReady = false

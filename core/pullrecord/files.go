@@ -3,6 +3,7 @@ package pullrecord
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -237,7 +238,11 @@ func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effect
 	if r.Call == "ReadFiles" || r.Call == "MakeDir" {
 		d := s.dir(r.Subject)
 		d.Op = 0
-		return nil, s.handleDir(d, r, ev, effects) && s.IsLoaded()
+		isKnown := s.handleDir(d, r, ev, effects)
+		if r.Call == "MakeDir" && ev.Err != nil {
+			return s.failAll(r.Subject, ev.Err), false
+		}
+		return nil, isKnown && s.IsLoaded()
 	}
 	f, _ := s.file(r.Subject)
 	if f == nil {
@@ -284,6 +289,21 @@ func (s *Store) finish(path string) []string {
 	return i.Pullers
 }
 
+// failAll notes that no file of a directory can be written, and returns the images that wait for
+// one.
+func (s *Store) failAll(dir string, err *world.Error) (waiting []string) {
+	if dir != intentsDir {
+		return nil
+	}
+	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
+		if i := s.Intents[file]; !i.isSaved() {
+			i.Problem = budget.CutMessage(err.Message)
+			waiting = append(waiting, i.Pullers...)
+		}
+	}
+	return waiting
+}
+
 // handleDir handles the read of a directory, or its creation. It reports whether what is known of
 // its files has changed.
 func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effects) bool {
@@ -304,6 +324,10 @@ func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effec
 	}
 	d.Failures++
 	d.NotBefore = ev.Time.Add(timer.Backoff(d.Failures, backoffInitial, backoffMax))
+	if r.Call == "MakeDir" && d.Failures == 1 {
+		effects.Log(world.LevelWarning, "Failed to record who may use images", "path",
+			s.Dir+"/"+r.Subject, "err", ev.Err.Error())
+	}
 	if r.Call != "ReadFiles" || d.Failures != readsMax {
 		return false
 	}

@@ -37,6 +37,9 @@ const (
 	// outcomeAwaited is how long an image may still come after the pull of an agent that has ended, or
 	// a pull that has run into its timeout: longer than the timeout of any pull.
 	outcomeAwaited = 3 * time.Hour
+	// listAwaited is how long the first pulls wait for the first list of the runtime's images, which
+	// says what was on the node before.
+	listAwaited = 30 * time.Second
 	// absenceAwaited is for how long the runtime does not list an image before its record is removed.
 	// A runtime that is just starting may list none.
 	absenceAwaited = time.Hour
@@ -54,8 +57,11 @@ type Store struct {
 	Intents    map[string]*Intent `json:"intents,omitempty"`
 	RecordsDir Dir                `json:"recordsDir,omitzero"`
 	IntentsDir Dir                `json:"intentsDir,omitzero"`
-	// SeenAt is when a list of the runtime first had an image, by ID.
-	SeenAt map[string]time.Time `json:"seenAt,omitempty"`
+	// Seen are the images that lists of the runtime have had, by ID.
+	Seen map[string]Seen `json:"seen,omitempty"`
+	// IsListed is set once there was such a list. ListAwaited is since when a pull waits for it.
+	IsListed    bool      `json:"isListed,omitempty"`
+	ListAwaited time.Time `json:"listAwaited,omitzero"`
 	// Confirmed are secrets that are as good as recorded ones, until the next plan.
 	Confirmed []Confirmation `json:"confirmed,omitempty"`
 	// Changed is set if there is something to plan.
@@ -63,6 +69,12 @@ type Store struct {
 	// Unsaved are the paths, below Dir, of the files that the disk does not have as they are to be,
 	// sorted.
 	Unsaved []string `json:"unsaved,omitempty"`
+}
+
+// Seen is when lists of the runtime have had an image.
+type Seen struct {
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
 }
 
 // Record has the credentials that were good for an image.
@@ -92,6 +104,9 @@ type Intent struct {
 	Pullers []string `json:"pullers,omitempty"`
 	// UnknownSince is set if the image may come from a pull that is not in flight any more.
 	UnknownSince time.Time `json:"unknownSince,omitzero"`
+	// FailedAt is when the runtime last answered that the pull has failed; zero: a later list of its
+	// images has shown that nothing came of it. An error does not say that.
+	FailedAt time.Time `json:"failedAt,omitzero"`
 	// Records are the files that have to be on the disk before that of the intent is removed.
 	Records []string `json:"records,omitempty"`
 }
@@ -172,10 +187,15 @@ func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir
 // mayBePulled reports whether an image may have come from a pull whose result is not recorded,
 // under whatever name.
 func (s *Store) mayBePulled(ref, id string, names []string) bool {
-	if i := s.Intents[fileName(ref)]; i != nil && s.mayBring(i, id) {
-		return true
-	}
 	full := imagename.Split(ref).Full()
+	if i := s.Intents[fileName(ref)]; i != nil {
+		if i.Image == "" { // damaged, and the name of the file tells
+			i.Image, i.FullName = ref, full
+		}
+		if s.mayBring(i, id) {
+			return true
+		}
+	}
 	for _, i := range s.Intents { //ordered: whether there is one
 		if i.Image != "" && (i.FullName == full || slices.Contains(names, i.FullName)) &&
 			s.mayBring(i, id) {
@@ -188,19 +208,26 @@ func (s *Store) mayBePulled(ref, id string, names []string) bool {
 // mayBring reports whether an image may come from the pull of an intent: it was not on the node
 // before.
 func (s *Store) mayBring(i *Intent, id string) bool {
-	seen, isSeen := s.SeenAt[id]
-	return i.BeganAt.IsZero() || !isSeen || !seen.Before(i.BeganAt)
+	seen, isSeen := s.Seen[id]
+	return i.BeganAt.IsZero() || !isSeen || !seen.First.Before(i.BeganAt)
 }
 
 // Begin records that an image is about to be pulled, for the image store's image of a name. It
 // reports whether the pull can begin; if not, the image is planned after the next attempt to write
 // the intent. End has to be called when the image is not pulled any more, or is not to be.
-func (s *Store) Begin(ref, name string, now time.Time) bool {
-	if !s.isKept() {
-		return true
+//
+// Before the first list of images no pull begins, until a time that Begin returns then.
+func (s *Store) Begin(ref, name string, now time.Time) (ready bool, until time.Time) {
+	switch {
+	case !s.isKept():
+		return true, time.Time{}
+	case !s.IsLoaded():
+		return false, time.Time{}
+	case !s.IsListed && s.ListAwaited.IsZero():
+		s.ListAwaited = now
 	}
-	if !s.IsLoaded() {
-		return false
+	if until = s.ListAwaited.Add(listAwaited); !s.IsListed && now.Before(until) {
+		return false, until
 	}
 	file := fileName(ref)
 	i := s.Intents[file]
@@ -218,7 +245,7 @@ func (s *Store) Begin(ref, name string, now time.Time) bool {
 	if at, found := slices.BinarySearch(i.Pullers, name); !found {
 		i.Pullers = slices.Insert(i.Pullers, at, name)
 	}
-	return !i.IsGone && i.isSaved()
+	return !i.IsGone && i.isSaved(), time.Time{}
 }
 
 // Problem returns why the intent to pull an image could not be written; empty if it could.
@@ -234,6 +261,36 @@ func (s *Store) Problem(ref string) string {
 func (s *Store) MayCome(ref string, now time.Time) {
 	if i := s.Intents[fileName(ref)]; i != nil {
 		i.UnknownSince = now
+	}
+}
+
+// Failed records that the runtime has answered that a pull has failed.
+func (s *Store) Failed(ref string, now time.Time) {
+	if i := s.Intents[fileName(ref)]; i != nil {
+		i.FailedAt = now
+	}
+}
+
+// Removed records that the image of an ID was removed: it may come back by a pull.
+func (s *Store) Removed(id string) { delete(s.Seen, id) }
+
+// Rename records that the runtime knows what a pull has brought by another ID than it has answered.
+func (s *Store) Rename(from, to string, now, date time.Time) {
+	r := s.Records[fileName(from)]
+	if !s.isKept() || r == nil || r.IsGone || r.Damaged {
+		return
+	}
+	renamed := s.recordOf(to, date)
+	renamed.PulledAt = now
+	for _, repository := range slices.Sorted(maps.Keys(r.CredentialMapping)) {
+		good := r.CredentialMapping[repository]
+		if good.NodePodsAccessible {
+			s.grant(renamed, repository, nil, now, date)
+		}
+		for _, secret := range good.KubernetesSecrets {
+			s.grant(renamed, repository, &keyring.Source{UID: secret.UID, Namespace: secret.Namespace,
+				Name: secret.Name, Hash: secret.CredentialHash}, now, date)
+		}
 	}
 }
 
@@ -258,7 +315,8 @@ func (s *Store) Pulled(ref, id string, source *keyring.Source, now, date time.Ti
 	}
 	r := s.recordOf(id, date)
 	s.grant(r, repositoryOf(ref), source, now, date)
-	r.PulledAt, r.AbsentSince, i.UnknownSince = now, time.Time{}, time.Time{}
+	r.PulledAt, r.AbsentSince = now, time.Time{}
+	i.UnknownSince, i.FailedAt = time.Time{}, time.Time{}
 	i.addRecord(fileName(id))
 }
 
@@ -269,9 +327,18 @@ func (i *Intent) addRecord(file string) {
 	}
 }
 
+// isAwaited reports whether the outcome of a pull is not known, and none is in flight.
+func (i *Intent) isAwaited() bool {
+	return len(i.Pullers) == 0 && (!i.UnknownSince.IsZero() || !i.FailedAt.IsZero())
+}
+
 // settle removes an intent that no pull needs.
 func (s *Store) settle(file string, i *Intent) {
-	if len(i.Pullers) == 0 && i.UnknownSince.IsZero() && !i.IsGone {
+	switch {
+	case len(i.Pullers) > 0, i.isAwaited(), i.IsGone:
+	case i.Changes == 1 && i.Saved == 0 && i.Op == 0 && i.Failures == 0:
+		delete(s.Intents, file) // there is no file
+	default:
 		i.IsGone = true
 		s.change(intentsDir, file, &i.File)
 	}
@@ -368,15 +435,19 @@ func compareSecrets(x, y kubeletconfig.ImagePullSecret) int {
 
 // Reconcile applies a list of the runtime's images: their names in full, by ID. An image that has
 // come from a pull with an unknown outcome gets a record without credentials; records of images
-// that have gone are removed.
-func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.Time) {
-	if !s.isKept() || !s.IsLoaded() {
-		return
+// that have gone are removed. It reports whether it was the first list, after which pulls begin.
+func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.Time) (first bool) {
+	if !s.isKept() {
+		return false
 	}
+	first, s.IsListed = !s.IsListed, true
 	s.noteSeen(images, now)
+	if !s.IsLoaded() {
+		return first
+	}
 	unknown := map[string][]string{} // the intents, by the full name of the image
 	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
-		if i := s.Intents[file]; !i.UnknownSince.IsZero() && len(i.Pullers) == 0 && i.Image != "" {
+		if i := s.Intents[file]; i.isAwaited() && i.Image != "" {
 			unknown[i.FullName] = append(unknown[i.FullName], file)
 		}
 	}
@@ -387,7 +458,7 @@ func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.T
 			for _, file := range unknown[name] {
 				if i := s.Intents[file]; s.mayBring(i, id) {
 					s.recordOf(id, date).PulledAt = now
-					i.UnknownSince = time.Time{}
+					i.UnknownSince, i.FailedAt = time.Time{}, time.Time{}
 					i.addRecord(fileName(id))
 					s.settle(file, i)
 				}
@@ -395,20 +466,35 @@ func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.T
 		}
 	}
 	s.noteAbsent(present, listedAt, now)
+	s.forgetFailed(listedAt)
 	s.forgetUnknown(now)
+	return first
 }
 
-// noteSeen records which images the runtime has, and since when.
-func (s *Store) noteSeen(images map[string][]string, now time.Time) {
-	maps.DeleteFunc(s.SeenAt, func(id string, _ time.Time) bool {
-		_, isThere := images[id]
-		return !isThere
-	})
-	for id := range images { //ordered: all get the same time
-		if _, isKnown := s.SeenAt[id]; !isKnown {
-			put(&s.SeenAt, id, now)
+// forgetFailed removes the intents of pulls that have failed before a list, which would have what
+// came of them.
+func (s *Store) forgetFailed(listedAt time.Time) {
+	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
+		if i := s.Intents[file]; i.isAwaited() && i.FailedAt.Before(listedAt) {
+			i.FailedAt = time.Time{}
+			s.settle(file, i)
 		}
 	}
+}
+
+// noteSeen records which images the runtime has, and since when. One that is not listed is
+// forgotten after an hour.
+func (s *Store) noteSeen(images map[string][]string, now time.Time) {
+	for id := range images { //ordered: all get the same time
+		seen := Seen{First: now, Last: now}
+		if before, isKnown := s.Seen[id]; isKnown {
+			seen.First = before.First
+		}
+		put(&s.Seen, id, seen)
+	}
+	maps.DeleteFunc(s.Seen, func(_ string, seen Seen) bool {
+		return now.Sub(seen.Last) >= absenceAwaited
+	})
 }
 
 // noteAbsent removes the records of images that the runtime has not listed for long.

@@ -35,14 +35,14 @@ type node struct {
 
 func newNode(t *testing.T, policy kubeletconfig.ImagePullCredentialsVerificationPolicy) *node {
 	n := &node{t: t, now: t0, files: map[string]string{}, fail: map[string]*world.Error{}}
-	n.store = Store{Dir: "/im", Settings: Settings{Policy: policy}}
+	n.store = Store{Dir: "/im", Settings: Settings{Policy: policy}, IsListed: true}
 	n.run()
 	return n
 }
 
 // restart has another agent read the disk.
 func (n *node) restart() {
-	n.store = Store{Dir: "/im", Settings: n.store.Settings}
+	n.store = Store{Dir: "/im", Settings: n.store.Settings, IsListed: true}
 	n.table = op.Table{}
 	n.run()
 }
@@ -113,12 +113,18 @@ func (n *node) carryOut(body any) (any, *world.Error) {
 // begin begins a pull, which must be possible.
 func (n *node) begin(ref, name string) {
 	n.t.Helper()
-	if n.store.Begin(ref, name, n.now) {
+	if n.canBegin(ref, name) {
 		return
 	}
-	if n.run(); !slices.Contains(n.ready, name) || !n.store.Begin(ref, name, n.now) {
+	if n.run(); !slices.Contains(n.ready, name) || !n.canBegin(ref, name) {
 		n.t.Fatalf("the pull of %s does not begin", ref)
 	}
+}
+
+// canBegin asks whether a pull can begin.
+func (n *node) canBegin(ref, name string) bool {
+	ready, _ := n.store.Begin(ref, name, n.now)
+	return ready
 }
 
 // images are a list of the runtime, by ID, of which some have the name of ref.
@@ -322,7 +328,7 @@ func TestFailedPull(t *testing.T) {
 func TestIntentIsNotWritten(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.fail["WriteFile"] = world.Errorf(world.KindExhausted, "WriteFile", "no space")
-	if n.store.Begin(ref, ref, n.now) {
+	if n.canBegin(ref, ref) {
 		t.Error("a pull begins without an intent")
 	}
 	n.run()
@@ -336,7 +342,7 @@ func TestIntentIsNotWritten(t *testing.T) {
 		t.Errorf("problem %q after a success", n.store.Problem(ref))
 	}
 	n.store.End(ref, ref)
-	if !n.store.Begin(ref, "second", n.now) {
+	if !n.canBegin(ref, "second") {
 		t.Error("an intent that is still on the disk is written again")
 	}
 	if n.run(); len(n.names("pulling")) != 1 {
@@ -345,7 +351,7 @@ func TestIntentIsNotWritten(t *testing.T) {
 	n.store.End(ref, "second")
 	n.held = true
 	n.run()
-	if n.store.Begin(ref, "third", n.now) {
+	if n.canBegin(ref, "third") {
 		t.Error("a pull begins while its intent is being removed")
 	}
 }
@@ -569,4 +575,61 @@ func TestBounds(t *testing.T) {
 		t.Errorf("the record has %d bytes", size)
 	}
 	n.expect(Recorded, "evil.io/3", id, secret(fmt.Sprint(long, 4*credentialsMax-1), long))
+}
+
+// The first pulls wait for the first list of images, which says what was there before, but not for
+// long.
+func TestPullsWaitForList(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.store.IsListed = false
+	ready, until := n.store.Begin(ref, ref, n.now)
+	if want := n.now.Add(listAwaited); ready || !until.Equal(want) {
+		t.Errorf("ready %t, asked again at %v, want %v", ready, until, want)
+	}
+	if !n.store.Reconcile(images(id), n.now, n.now, n.now) ||
+		n.store.Reconcile(images(id), n.now, n.now, n.now) {
+		t.Error("the first list is not told from later ones")
+	}
+	n.now = n.now.Add(time.Second)
+	n.begin(ref, ref)
+	n.expect(Allowed, ref, id)
+	n.store.IsListed, n.store.ListAwaited = false, n.now.Add(-listAwaited)
+	if !n.canBegin(ref, "other") {
+		t.Error("a pull waits for a list without end")
+	}
+}
+
+// If the directory cannot be made, the pulls that wait for it say so, and an intent that is given up
+// is forgotten.
+func TestDirectoryIsNotMade(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.fail["MakeDir"] = world.Errorf(world.KindExhausted, "MakeDir", "read-only file system")
+	if n.canBegin(ref, ref) {
+		t.Error("a pull begins without an intent")
+	}
+	n.run()
+	if n.store.Problem(ref) != "read-only file system" || !slices.Contains(n.ready, ref) {
+		t.Errorf("problem %q, %q are planned", n.store.Problem(ref), n.ready)
+	}
+	clear(n.fail)
+	n.now = n.now.Add(time.Minute)
+	n.begin(ref, ref)
+	n.store.End(ref, ref)
+	n.store.Begin("q.io/other", "other", n.now)
+	n.store.End("q.io/other", "other")
+	n.run()
+	if len(n.store.Intents) != 0 || len(n.names("pulling")) != 0 {
+		t.Errorf("%d intents are left", len(n.store.Intents))
+	}
+}
+
+// What a pull has brought is known by the ID that the runtime lists as well.
+func TestRename(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.pull(ref, "q.io/private@sha256:0", secret("a", "1"))
+	n.store.Rename("q.io/private@sha256:0", id, n.now, n.now)
+	n.run()
+	n.restart()
+	n.expect(Recorded, ref, id, secret("a", "1"))
+	n.expect(Denied, ref, id)
 }
