@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
@@ -72,7 +73,8 @@ func (r *Registry) Close() {
 	_ = r.server.Close() // errors of its connections do not matter
 }
 
-// Publish serves the sample image by another name as well, such as "seedlet/late:v1".
+// Publish serves an image like the sample by another name, such as "seedlet/late:v1". It is an image
+// of its own: what was pulled under one name is not on the node under another.
 func (r *Registry) Publish(ctx context.Context, named string) error {
 	from, err := name.ParseReference(r.Images.Sample, name.Insecure)
 	if err != nil {
@@ -85,6 +87,15 @@ func (r *Registry) Publish(ctx context.Context, named string) error {
 	image, err := remote.Image(from, remote.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("reading image %s: %w", from, err)
+	}
+	file, err := image.ConfigFile()
+	if err == nil {
+		config := file.Config
+		config.Labels = map[string]string{"name": named}
+		image, err = mutate.Config(image, config)
+	}
+	if err != nil {
+		return fmt.Errorf("changing image %s: %w", from, err)
 	}
 	if err := remote.Write(to, image, remote.WithContext(ctx)); err != nil {
 		return fmt.Errorf("pushing image %s: %w", to, err)
