@@ -599,8 +599,8 @@ func TestPullsWaitForList(t *testing.T) {
 	}
 }
 
-// If the directory cannot be made, the pulls that wait for it say so, and an intent that is given up
-// is forgotten.
+// If the directory cannot be made, the pulls that wait for it say so, and an intent that is given
+// up is forgotten.
 func TestDirectoryIsNotMade(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.fail["MakeDir"] = world.Errorf(world.KindExhausted, "MakeDir", "read-only file system")

@@ -73,8 +73,8 @@ func (r *Registry) Close() {
 	_ = r.server.Close() // errors of its connections do not matter
 }
 
-// Publish serves an image like the sample by another name, such as "seedlet/late:v1". It is an image
-// of its own: what was pulled under one name is not on the node under another.
+// Publish serves an image like the sample by another name, such as "seedlet/late:v1". It is an
+// image of its own: what was pulled under one name is not on the node under another.
 func (r *Registry) Publish(ctx context.Context, named string) error {
 	from, err := name.ParseReference(r.Images.Sample, name.Insecure)
 	if err != nil {
