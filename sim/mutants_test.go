@@ -1093,7 +1093,7 @@ var mutants = []mutant{
 			old:  "case p.Spec == nil && a.isAPIPod(p):",
 			new:  "case false:",
 		},
-		scenario: "admission", seeds: "5-200",
+		scenario: "admission", seeds: "13-200",
 	},
 	{
 		name:     "a pod is rejected for labels of the Node that may have changed",
@@ -2197,13 +2197,6 @@ var mutants = []mutant{
 		old:      "what != (Reclaim{}) {",
 		new:      "what != (Reclaim{}) && m.UsageFailures < 0 {",
 		scenario: "disk-full", seeds: "9-28",
-	},
-	{
-		name:     "a victim for a file system has ended when its processes have",
-		file:     "core/eviction/eviction.go",
-		old:      "		HoldsDisk: isForDisk, ",
-		new:      "		HoldsDisk: t.Signal.condition() == v1.NodePIDPressure, ",
-		scenario: "disk-full", seeds: "157-176",
 	},
 	{
 		name:     "writable layers do not count in the ranking",
