@@ -1,13 +1,9 @@
 package core
 
 import (
-	"slices"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"seedlet.dev/core/eviction"
-	"seedlet.dev/core/image"
 	"seedlet.dev/core/imagegc"
 	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
@@ -85,30 +81,6 @@ func (a *Agent) handleImageGCCompletion(r op.Record, ev world.Event) {
 	a.queue.enqueue(eviction.Owner) // which may wait for the end of a removal
 	if r.Call == "RemoveImage" {
 		a.state.Images.Records.Removed(r.Subject)
-		for _, name := range a.state.Images.Names() {
-			a.queue.enqueue(image.Key(name))
-		}
-	}
-}
-
-// noteCompletion notes what does not depend on who has issued the operation.
-func (a *Agent) noteCompletion(r op.Record, ev world.Event) {
-	a.recordCompletion(r, ev)
-	if listed, ok := ev.Body.(*runtimeapi.ListImagesResponse); ok && ev.Err == nil {
-		a.reconcileRecords(listed, r.IssuedAt)
-	}
-}
-
-// reconcileRecords compares the records of pulls with a list of the images.
-func (a *Agent) reconcileRecords(listed *runtimeapi.ListImagesResponse, at time.Time) {
-	names := map[string][]string{}
-	for _, found := range listed.Images {
-		names[found.GetId()] = imagename.WithFullNames(
-			slices.Concat(found.GetRepoTags(), found.GetRepoDigests()))
-	}
-	if a.state.Images.Records.Reconcile(names, at, a.state.Now, a.effects.Date()) {
-		for _, name := range a.state.Images.Names() {
-			a.queue.enqueue(image.Key(name))
-		}
+		a.enqueueImages(a.state.Images.Names())
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -68,8 +69,29 @@ func (a *Agent) handlePullRecordCompletion(r op.Record, ev world.Event) {
 	for _, uid := range uids {
 		a.enqueuePod(uid)
 	}
+	a.enqueueImages(names)
+}
+
+func (a *Agent) enqueueImages(names []string) {
 	for _, name := range names {
 		a.queue.enqueue(image.Key(name))
+	}
+}
+
+// reconcileRecords compares the records of pulls with a list of the images, whichever component has
+// asked for it.
+func (a *Agent) reconcileRecords(r op.Record, ev world.Event) {
+	listed, isList := ev.Body.(*runtimeapi.ListImagesResponse)
+	if !isList || ev.Err != nil {
+		return
+	}
+	names := map[string][]string{}
+	for _, found := range listed.Images {
+		names[found.GetId()] = slices.Concat(found.GetRepoTags(), found.GetRepoDigests())
+	}
+	records := &a.state.Images.Records
+	if records.Reconcile(names, r.IssuedAt, a.state.Now, a.effects.Date()) {
+		a.enqueueImages(a.state.Images.Names())
 	}
 }
 

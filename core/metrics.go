@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/volume"
@@ -20,12 +19,11 @@ import (
 
 // The bounds of the buckets of the kubelet's histograms.
 var (
-	defaultBounds  = metrics.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+	defaultBounds  = metrics.DefaultBounds
 	podStartBounds = metrics.Seconds(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300,
 		360, 480, 600, 900, 1200, 1800, 2700, 3600)
 	imagePullBounds = metrics.Seconds(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900,
 		1200, 1800, 2700, 3600)
-	evictionStatsAgeBounds = metrics.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 	volumeOperationBounds  = metrics.Seconds(.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 	statusSyncBounds       = metrics.Seconds(.01, .05, .1, .5, 1, 5, 10, 20, 30, 45, 60)
 	containersPerPodBounds = metrics.Seconds(1, 2, 4, 8, 16) // a second is a container
@@ -276,7 +274,7 @@ func (a *Agent) addKubeletStartMetrics(m *metricList) {
 	m.addCounters("kubelet_evictions", "Pods that were evicted, by the signal.",
 		t.Evicted, "eviction_signal")
 	m.addHistograms("kubelet_eviction_stats_age_seconds", "Age of the observation of a signal for "+
-		"which a pod is evicted.", t.EvictionStatsAge, evictionStatsAgeBounds, "eviction_signal")
+		"which a pod is evicted.", t.EvictionStatsAge, defaultBounds, "eviction_signal")
 	m.addCounter("kubelet_lifecycle_handler_http_fallbacks_total",
 		"Lifecycle hooks for HTTPS that succeeded by HTTP.", t.HTTPFallbacks)
 	m.addCounter("kubelet_sleep_action_terminated_early_total",
@@ -301,7 +299,7 @@ func (a *Agent) addKubeletImageMetrics(m *metricList) {
 			"plugin_name")
 		m.addHistograms("kubelet_credential_provider_plugin_duration",
 			"Duration of the runs of a plugin that provides credentials for images, in seconds.",
-			node.Runs, credentials.RunBounds, "plugin_name")
+			node.Runs, defaultBounds, "plugin_name")
 		m.addGauge("kubelet_credential_provider_config_info", "The hash of the configuration of the "+
 			"plugins that provide credentials for images; always 1.", 1, "hash", node.ConfigHash)
 	}

@@ -36,7 +36,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 		Listed:       a.hasListedAPIPods() && !s.Relist.AsOf.IsZero() && len(s.PendingAPIPods) == 0,
 		LacksRecords: a.lacksRecords,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
-			s.Metrics.EvictionStatsAge.Observe(string(signal), evictionStatsAgeBounds, age)
+			s.Metrics.EvictionStatsAge.Observe(string(signal), defaultBounds, age)
 		}}
 	if l := &s.Node.Cgroups; l.PerPod && l.DriverKnown {
 		env.Request = world.MeasureNode{Pods: l.QOSParent(v1.PodQOSGuaranteed), Systemd: l.Systemd}

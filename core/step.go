@@ -81,6 +81,7 @@ func (a *Agent) handleEvent(ev world.Event) {
 				ev.Err = world.Errorf(world.KindInternal, r.Call, "answered with nothing")
 			}
 			a.handleCompletion(ev.Op, r, ev)
+			a.reconcileRecords(r, ev)
 		}
 		return
 	}
@@ -155,7 +156,7 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	previous := a.workOn(a.podOfKey(r.Owner))
 	a.queue.enqueue(r.Owner)
-	a.noteCompletion(r, ev)
+	a.recordCompletion(r, ev)
 	switch r.Owner.Component {
 	case pod.Component:
 		a.handlePodCompletion(id, r, ev)

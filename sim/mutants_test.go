@@ -2406,7 +2406,7 @@ var mutants = []mutant{
 		name:     "an image that comes after the timeout of its pull counts as one that was there before",
 		file:     "core/image/image.go",
 		old:      "	if i.mayCome(ev) {",
-		new:      "	if i.mayCome(ev) && i.Intended == (i.Ref == \"\") {",
+		new:      "	if i.mayCome(ev) && i.Ref == \"\" {",
 		scenario: "pull-secrets", plan: "pull-after-timeout.yaml",
 	},
 	{

@@ -58,9 +58,6 @@ type Node struct {
 	Failures metrics.Counters   `json:"failures,omitempty"`
 }
 
-// RunBounds are the bounds of Runs.
-var RunBounds = metrics.Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
-
 // Answer is a response of a plugin that is kept.
 type Answer struct {
 	Credentials map[string]keyring.Credential `json:"credentials"` // by registry
@@ -132,7 +129,7 @@ func (n *Node) Handle(r *Round, image string, issued time.Time, ev world.Event) 
 
 // count counts the run of a plugin.
 func (n *Node) count(plugin string, took time.Duration, err *world.Error) {
-	n.Runs.Observe(plugin, RunBounds, took)
+	n.Runs.Observe(plugin, metrics.DefaultBounds, took)
 	if err != nil {
 		n.Failures.Increment(plugin)
 	}

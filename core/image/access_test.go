@@ -38,7 +38,7 @@ func newAccessHarness(t *testing.T) *accessHarness {
 func withSecret(secret string) Request {
 	return Request{Ref: "q.io/i", Credentials: Credentials{Name: secret,
 		List:    []keyring.Credential{{Username: secret}},
-		Sources: []keyring.Source{{UID: secret, Namespace: "ns", Name: secret, Hash: secret}}}}
+		Sources: []keyring.Source{{UID: secret, Namespace: "ns", Name: secret, CredentialHash: secret}}}}
 }
 
 // require has a pod need an image, and plans until nothing is issued.

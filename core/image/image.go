@@ -99,9 +99,6 @@ type Image struct {
 	Round credentials.Round `json:"round,omitzero"`
 	// Credential is the index of the credential of the pull in flight, or of the next pull.
 	Credential int `json:"credential,omitempty"`
-	// Intended is set from the first attempt to record that the image is about to be pulled, until
-	// that is not so any more.
-	Intended bool `json:"intended,omitempty"`
 	// PullErrors are the errors of the pulls with the credentials before Credential.
 	PullErrors []string `json:"pullErrors,omitempty"`
 
@@ -309,7 +306,7 @@ func (s *Store) removeUnused(img *Image) {
 	}
 	s.PullQueue.remove(img.Name)
 	if !img.hasOperation() {
-		s.endPull(img)
+		s.Records.End(img.Ref, img.Name)
 		delete(s.Images, img.Name)
 	}
 }
@@ -457,14 +454,14 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 		return time.Time{}
 	case i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
 		s.PullQueue.remove(i.Name)
-		s.endPull(i)
+		s.Records.End(i.Ref, i.Name)
 		return time.Time{}
 	case effects.Now().Before(i.PullNotBefore):
 		return i.PullNotBefore
 	case !s.askForNodeCredentials(i, effects):
 		return time.Time{}
 	}
-	if ready, until := s.intend(i, effects.Now()); !ready {
+	if ready, until := s.Records.Begin(i.Ref, i.Name, effects.Now()); !ready {
 		return until
 	}
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
@@ -485,21 +482,6 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 // timeout returns that of the pull in flight, or of the next one.
 func (i *Image) timeout() time.Duration {
 	return min(pullTimeout<<min(i.Timeouts, 8), pullTimeoutMax)
-}
-
-// intend records that an image is about to be pulled, and reports whether the pull can begin,
-// or when to ask again.
-func (s *Store) intend(i *Image, now time.Time) (ready bool, until time.Time) {
-	i.Intended = true
-	return s.Records.Begin(i.Ref, i.Name, now)
-}
-
-// endPull records that no pull of an image is in flight or about to begin.
-func (s *Store) endPull(i *Image) {
-	if i.Intended {
-		i.Intended = false
-		s.Records.End(i.Ref, i.Name)
-	}
 }
 
 // askForNodeCredentials asks the next source of the node's credentials for an image, and reports
@@ -651,7 +633,7 @@ func (s *Store) recordPull(i *Image, effects *op.Effects) {
 	default:
 		s.Records.MayCome(i.Ref, effects.Now())
 	}
-	s.endPull(i)
+	s.Records.End(i.Ref, i.Name)
 }
 
 // recordFailure applies a failure. The back-off of pulls starts at 10 s and doubles up to 300 s.
@@ -680,7 +662,7 @@ func (s *Store) recordFailure(i *Image, call string, ev world.Event, effects *op
 	}
 	i.PullNotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
 	i.Problem = pullProblem(i.Ref, message, i.Failures)
-	s.endPull(i)
+	s.Records.End(i.Ref, i.Name)
 }
 
 // mayCome reports whether the image may still come after a failed pull: the runtime did not answer.

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/imagename"
 )
@@ -23,13 +25,8 @@ type Credential struct {
 	Password string `json:"password"` // secret
 }
 
-// Source is the secret that has a credential, as the kubelet records it (ImagePullSecret).
-type Source struct {
-	UID       string `json:"uid"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Hash      string `json:"credentialHash"` // SHA-256 of the credential
-}
+// Source is the secret that has a credential, as the kubelet records it.
+type Source = kubeletconfig.ImagePullSecret
 
 // Found are the credentials to try for an image.
 type Found struct {

@@ -69,7 +69,8 @@ func Decode(s *v1.Secret) *Secret {
 		auth := config.Auths.byRegistry[registry]
 		if credential, isValid := auth.credential(); isValid {
 			decoded.entries = append(decoded.entries, entry{normalizeRegistry(registry), credential,
-				Source{string(s.UID), s.Namespace, s.Name, hashOf(credential, auth.Email)}})
+				Source{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name,
+					CredentialHash: hashOf(credential, auth.Email)}})
 		}
 	}
 	return decoded

@@ -25,6 +25,9 @@ func Seconds(bounds ...float64) Bounds {
 	return made
 }
 
+// DefaultBounds are the default buckets of Prometheus (DefBuckets).
+var DefaultBounds = Seconds(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+
 // Histogram counts durations by bucket. The zero value is ready.
 type Histogram struct {
 	Counts []uint64      `json:"counts,omitempty"` // the last counts what exceeds all bounds

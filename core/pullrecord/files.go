@@ -13,7 +13,6 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/document"
-	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -362,7 +361,7 @@ func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Ef
 		}
 		intent := &Intent{UnknownSince: now}
 		if err == nil {
-			intent.Image, intent.FullName = i.Image, imagename.Split(i.Image).Full()
+			intent.setImage(i.Image)
 		}
 		put(&s.Intents, file.Name, intent)
 	}

@@ -166,9 +166,9 @@ func (s *Store) Access(ref, id string, names []string, sources []keyring.Source)
 	}
 	for _, source := range sources {
 		for _, secret := range good.KubernetesSecrets {
-			sameSecret := secret.UID == source.UID && secret.Namespace == source.Namespace &&
-				secret.Name == source.Name
-			sameContent := secret.CredentialHash != "" && secret.CredentialHash == source.Hash
+			sameSecret := compareSecrets(secret, source) == 0
+			sameContent := secret.CredentialHash != "" &&
+				secret.CredentialHash == source.CredentialHash
 			if c := (Confirmation{ref, id, source}); sameSecret || sameContent {
 				if !(sameSecret && sameContent) && !slices.Contains(s.Confirmed, c) &&
 					len(good.KubernetesSecrets) < credentialsMax/2 {
@@ -187,15 +187,10 @@ func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir
 // mayBePulled reports whether an image may have come from a pull whose result is not recorded,
 // under whatever name.
 func (s *Store) mayBePulled(ref, id string, names []string) bool {
-	full := imagename.Split(ref).Full()
-	if i := s.Intents[fileName(ref)]; i != nil {
-		if i.Image == "" { // damaged, and the name of the file tells
-			i.Image, i.FullName = ref, full
-		}
-		if s.mayBring(i, id) {
-			return true
-		}
+	if i := s.Intents[fileName(ref)]; i != nil && i.Image == "" {
+		i.setImage(ref) // damaged, and the name of the file tells
 	}
+	full := imagename.Split(ref).Full()
 	for _, i := range s.Intents { //ordered: whether there is one
 		if i.Image != "" && (i.FullName == full || slices.Contains(names, i.FullName)) &&
 			s.mayBring(i, id) {
@@ -235,17 +230,22 @@ func (s *Store) Begin(ref, name string, now time.Time) (ready bool, until time.T
 	case i != nil && i.IsGone && i.Op == 0 && i.Failures == 0 && i.Saved == i.Changes-1:
 		i.IsGone, i.Saved = false, i.Changes // the removal has not started: the file is there
 	case i == nil || i.IsGone && i.Op == 0:
-		i = &Intent{Image: ref, FullName: imagename.Split(ref).Full(), BeganAt: now}
+		i = &Intent{BeganAt: now}
+		i.setImage(ref)
 		s.change(intentsDir, file, &i.File)
 		put(&s.Intents, file, i)
 	case i.Image == "":
-		i.Image, i.FullName = ref, imagename.Split(ref).Full()
+		i.setImage(ref)
 		s.change(intentsDir, file, &i.File)
 	}
 	if at, found := slices.BinarySearch(i.Pullers, name); !found {
 		i.Pullers = slices.Insert(i.Pullers, at, name)
 	}
 	return !i.IsGone && i.isSaved(), time.Time{}
+}
+
+func (i *Intent) setImage(ref string) {
+	i.Image, i.FullName = ref, imagename.Split(ref).Full()
 }
 
 // Problem returns why the intent to pull an image could not be written; empty if it could.
@@ -287,9 +287,8 @@ func (s *Store) Rename(from, to string, now, date time.Time) {
 		if good.NodePodsAccessible {
 			s.grant(renamed, repository, nil, now, date)
 		}
-		for _, secret := range good.KubernetesSecrets {
-			s.grant(renamed, repository, &keyring.Source{UID: secret.UID, Namespace: secret.Namespace,
-				Name: secret.Name, Hash: secret.CredentialHash}, now, date)
+		for i := range good.KubernetesSecrets {
+			s.grant(renamed, repository, &good.KubernetesSecrets[i], now, date)
 		}
 	}
 }
@@ -365,30 +364,28 @@ func (s *Store) recordOf(id string, date time.Time) *Record {
 // grant adds a secret to a record, or all pods of the node if there is none. What exceeds the
 // bounds of a record gives way to what is new: the secret of the namespace that has most of them,
 // the repository that was granted longest ago.
-func (s *Store) grant(r *Record, repository string, source *keyring.Source, now, date time.Time) {
+func (s *Store) grant(r *Record, repository string, secret *keyring.Source, now, date time.Time) {
 	put(&r.GrantedAt, repository, now)
 	good := r.CredentialMapping[repository]
 	switch {
 	case good.NodePodsAccessible:
 		return
-	case source == nil:
+	case secret == nil:
 		good = kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}
 	default:
-		secret := kubeletconfig.ImagePullSecret{UID: source.UID, Namespace: source.Namespace,
-			Name: source.Name, CredentialHash: source.Hash}
 		secrets := slices.Clone(good.KubernetesSecrets)
-		at, found := slices.BinarySearchFunc(secrets, secret, compareSecrets)
+		at, found := slices.BinarySearchFunc(secrets, *secret, compareSecrets)
 		switch {
-		case found && secrets[at] == secret:
+		case found && secrets[at] == *secret:
 			return
 		case found:
-			secrets[at] = secret
+			secrets[at] = *secret
 		default:
-			secrets = slices.Insert(secrets, at, secret)
+			secrets = slices.Insert(secrets, at, *secret)
 		}
 		good.KubernetesSecrets = secrets
 		for len(good.KubernetesSecrets) > credentialsMax {
-			good.KubernetesSecrets = dropSecret(good.KubernetesSecrets, secret)
+			good.KubernetesSecrets = dropSecret(good.KubernetesSecrets, *secret)
 		}
 	}
 	put(&r.CredentialMapping, repository, good)
@@ -401,14 +398,13 @@ func (s *Store) grant(r *Record, repository string, source *keyring.Source, now,
 }
 
 // dropSecret removes a secret of the namespace that has most, but not a given one.
-func dropSecret(secrets []kubeletconfig.ImagePullSecret,
-	kept kubeletconfig.ImagePullSecret) []kubeletconfig.ImagePullSecret {
+func dropSecret(secrets []keyring.Source, kept keyring.Source) []keyring.Source {
 	counts, most := map[string]int{}, 0
 	for _, secret := range secrets {
 		counts[secret.Namespace]++
 		most = max(most, counts[secret.Namespace])
 	}
-	at := slices.IndexFunc(secrets, func(secret kubeletconfig.ImagePullSecret) bool {
+	at := slices.IndexFunc(secrets, func(secret keyring.Source) bool {
 		return counts[secret.Namespace] == most && secret != kept
 	})
 	return slices.Delete(secrets, at, at+1)
@@ -428,12 +424,12 @@ func (r *Record) dropOldest(kept string) {
 }
 
 // compareSecrets orders secrets as the kubelet does; the content does not count.
-func compareSecrets(x, y kubeletconfig.ImagePullSecret) int {
+func compareSecrets(x, y keyring.Source) int {
 	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name),
 		strings.Compare(x.UID, y.UID))
 }
 
-// Reconcile applies a list of the runtime's images: their names in full, by ID. An image that has
+// Reconcile applies a list of the runtime's images: their names, by ID. An image that has
 // come from a pull with an unknown outcome gets a record without credentials; records of images
 // that have gone are removed. It reports whether it was the first list, after which pulls begin.
 func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.Time) (first bool) {
@@ -454,7 +450,10 @@ func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.T
 	present := map[string]bool{} // by the name of the file: a damaged one does not say its image
 	for _, id := range slices.Sorted(maps.Keys(images)) {
 		present[fileName(id)] = true
-		for _, name := range images[id] {
+		if len(unknown) == 0 {
+			continue
+		}
+		for _, name := range imagename.WithFullNames(images[id]) {
 			for _, file := range unknown[name] {
 				if i := s.Intents[file]; s.mayBring(i, id) {
 					s.recordOf(id, date).PulledAt = now

@@ -177,7 +177,7 @@ func (n *node) names(dir string) (names []string) {
 }
 
 func secret(name, hash string) *keyring.Source {
-	return &keyring.Source{UID: name + "-uid", Namespace: "ns", Name: name, Hash: hash}
+	return &keyring.Source{UID: name + "-uid", Namespace: "ns", Name: name, CredentialHash: hash}
 }
 
 const (
@@ -548,14 +548,14 @@ func TestFormat(t *testing.T) {
 // A tenant cannot make a record grow without end, nor keep others from it.
 func TestBounds(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
-	n.pull(ref, id, &keyring.Source{UID: "v", Namespace: "victim", Name: "v", Hash: "v"})
+	n.pull(ref, id, &keyring.Source{UID: "v", Namespace: "victim", Name: "v", CredentialHash: "v"})
 	for i := range 3 * credentialsMax {
 		name := fmt.Sprint("x", i)
 		n.now = n.now.Add(time.Second)
 		n.pull(ref, id, secret(name, name))
 		n.expect(Recorded, ref, id, secret(name, name))
 	}
-	n.expect(Recorded, ref, id, &keyring.Source{Hash: "v"})
+	n.expect(Recorded, ref, id, &keyring.Source{CredentialHash: "v"})
 	for i := range 3 * credentialsMax {
 		n.now = n.now.Add(time.Second)
 		n.pull(fmt.Sprint("evil.io/", i), id, secret("a", "1"))

@@ -166,7 +166,7 @@ func (s *Set) Called(now time.Time, request any) {
 		bound = imageGCPeriod + imageGCBound // an image that has become unused waits for the next round
 	}
 	if r, isRemoval := request.(*world.RemoveTree); isRemoval {
-		if path.Base(path.Dir(r.Path)) == "pulled" {
+		if strings.HasSuffix(path.Dir(r.Path), "/image_manager/pulled") {
 			return // the record of an image that the runtime has not listed for an hour
 		}
 		bound = housekeepingBound

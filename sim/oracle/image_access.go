@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -50,8 +51,8 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 type privateImages struct {
 	wasPulled map[string]bool            // by reference
 	users     map[string]map[string]bool // that a Secret has had, by its namespace and name
-	// wasTried are the images whose pull an agent has started that could perhaps not read its files,
-	// which say which images were pulled: whatever comes of the pull, they may count as pulled.
+	// wasTried are the images that an agent was about to pull which may not have been able to read
+	// its records: they may count as pulled from then on, whatever came of the pull.
 	wasTried map[string]bool
 }
 
@@ -63,7 +64,8 @@ func newPrivateImages() privateImages {
 // to pull an image.
 func (m *model) noteIntent(f *truth.Fact) {
 	dir, file := path.Split(f.Path)
-	if path.Base(dir) != "pulling" || !m.faultPossible("ReadFiles", m.agentStartedAt, f.Time) {
+	if !strings.HasSuffix(dir, "/image_manager/pulling/") ||
+		!m.faultPossible("ReadFiles", m.agentStartedAt, f.Time) {
 		return
 	}
 	for ref := range m.opts.PullUsers { //ordered: a set
