@@ -2199,6 +2199,13 @@ var mutants = []mutant{
 		scenario: "disk-full", seeds: "9-28",
 	},
 	{
+		name:     "a victim for a file system has ended when its processes have",
+		file:     "core/eviction/eviction.go",
+		old:      "		HoldsDisk: isForDisk, ",
+		new:      "		HoldsDisk: t.Signal.condition() == v1.NodePIDPressure, ",
+		scenario: "disk-full", plan: "slow-volumes-of-victim.yaml",
+	},
+	{
 		name:     "writable layers do not count in the ranking",
 		file:     "core/eviction/rank.go",
 		old:      "	if m.isOneDevice(source, sourceContainerfs) {",

@@ -143,11 +143,21 @@ func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *fi
 	case n.victimHoldsDisk && len(v.containers) > 0:
 		return findingf("pod %s is evicted for a file system while the last victim, %s, still has "+
 			"containers, with their writable layers and logs", p, v)
+	case n.victimHoldsDisk && v.hasVolumeBytes():
+		return findingf("pod %s is evicted for a file system while the last victim, %s, still has its "+
+			"volumes", p, v)
 	case n.victimEndedAt.After(s.askedAt):
 		return findingf("pod %s is evicted for an observation that was asked for at %s, before the last "+
 			"victim, %s, had ended", p, s.askedAt.Format(time.TimeOnly), v)
 	}
 	return nil
+}
+
+// hasVolumeBytes reports whether the pod's volumes take space on the node's disk. Those of a pod
+// whose manifest was removed and came back may be of its next time.
+func (p *pod) hasVolumeBytes() bool {
+	return p.model.opts.DiskUsage != nil && p.timesDesired <= 1 &&
+		p.model.opts.DiskUsage(p.model.opts.PodsDir+"/"+p.uid+"/volumes") > 0
 }
 
 // findBetterVictim returns which pod had to be evicted before another one.
