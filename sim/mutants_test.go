@@ -2567,9 +2567,16 @@ var mutants = []mutant{
 		// A write that was issued before takes the volume out of those in use.
 		name:     "a volume is used while the Node is written",
 		file:     "core/node/inuse.go",
-		old:      " &&\n\t\t(n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
+		old:      " && (n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
 		new:      "\n",
-		scenario: "csi-churn", seeds: "140-159",
+		scenario: "csi-churn", seeds: "466-485",
+	},
+	{
+		name:     "a late write may take a volume back",
+		file:     "core/node/node.go",
+		old:      `patchFields{"resourceVersion": n.Object.ResourceVersion}`,
+		new:      "patchFields{}",
+		scenario: "expand", plan: "late-status-takes-volume.yaml",
 	},
 	{
 		name:     "nothing holds a device",

@@ -174,8 +174,8 @@ func (r *harness) serve(body any) (any, *world.Error) {
 		r.t.Fatal(err)
 	}
 	switch {
-	case node.UID != r.stored.UID:
-		return nil, world.Errorf(world.KindConflict, "", "another UID")
+	case node.UID != r.stored.UID, node.ResourceVersion != r.stored.ResourceVersion:
+		return nil, world.Errorf(world.KindConflict, "", "another object")
 	case m.Status:
 		node.Spec = r.stored.Spec
 	default:

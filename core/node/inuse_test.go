@@ -68,3 +68,103 @@ func TestVolumesInUseOfRefusedWrite(t *testing.T) {
 		t.Error("not in use, although the API server has refused to take it back")
 	}
 }
+
+// newInUseHarness returns a registered node that has volumes in use.
+func newInUseHarness(t *testing.T, names *[]v1.UniqueVolumeName) *harness {
+	r := newHarness(t, nil, Options{})
+	r.env.VolumesInUse = func(*v1.Node) ([]v1.UniqueVolumeName, bool) { return *names, true }
+	r.planUntilIdle(0)
+	r.planUntilIdle(time.Minute)
+	return r
+}
+
+func (r *harness) saysInUse(name v1.UniqueVolumeName) bool {
+	return r.node.SaysInUse(r.node.Object, name)
+}
+
+// A write that has timed out takes effect minutes later, if ever. A read that does not show it
+// proves nothing: the status is written again, after which the object has another version, and the
+// late write is refused.
+func TestLateWriteOfVolumesInUse(t *testing.T) {
+	names := []v1.UniqueVolumeName{"a", "b"}
+	r := newInUseHarness(t, &names)
+	names = names[:1]
+	r.node.CheckStatusNow()
+	r.plan(0)
+	late := r.issued[0].Body
+	names = append(names, "b")
+	r.complete(world.Errorf(world.KindTimeout, "", "late"))
+	if calls := r.plan(time.Second); len(calls) != 1 || calls[0] != "GetObject" {
+		t.Fatalf("issued %q, want a read", calls)
+	}
+	r.complete(nil)
+	if len(r.node.Object.Status.VolumesInUse) != 2 || r.saysInUse("b") || !r.saysInUse("a") {
+		t.Error("a read has shown that a write in flight has no effect")
+	}
+	if calls := r.plan(0); len(calls) != 1 || calls[0] != "PatchObjectstatus" {
+		t.Fatalf("issued %q, want a status", calls)
+	}
+	r.complete(nil)
+	if !r.saysInUse("b") {
+		t.Error("not in use after a write of the status")
+	}
+	if _, err := r.serve(late); !err.Has(world.KindConflict) {
+		t.Errorf("the late write has ended with %v", err)
+	}
+}
+
+// The watch shows as well that a write can no longer take effect.
+func TestVolumesInUseAfterChangeByOthers(t *testing.T) {
+	names := []v1.UniqueVolumeName{"a"}
+	r := newInUseHarness(t, &names)
+	names = nil
+	r.node.CheckStatusNow()
+	r.plan(0)
+	r.complete(world.Errorf(world.KindTimeout, "", "late"))
+	r.plan(time.Second)
+	r.complete(nil)
+	if r.saysInUse("a") {
+		t.Error("in use, while a write may take that back")
+	}
+	r.observe(r.change(func(node *v1.Node) { node.Spec.Unschedulable = true }))
+	if !r.saysInUse("a") {
+		t.Error("not in use, although the object has changed otherwise")
+	}
+}
+
+// Of two writes of unknown outcome to one version, either may take effect.
+func TestTwoUnknownWritesOfVolumesInUse(t *testing.T) {
+	names := []v1.UniqueVolumeName{"a", "b", "c"}
+	r := newInUseHarness(t, &names)
+	for _, names = range [][]v1.UniqueVolumeName{{"a", "b"}, {"a", "c"}} {
+		r.node.CheckStatusNow()
+		r.plan(time.Second)
+		r.complete(world.Errorf(world.KindTimeout, "", "late"))
+		r.plan(time.Second)
+		r.complete(nil)
+	}
+	if !r.saysInUse("a") || r.saysInUse("b") || r.saysInUse("c") {
+		t.Errorf("in use are %+v", r.node.InUse)
+	}
+	r.plan(time.Second)
+	r.complete(world.Errorf(world.KindRefused, "", "no"))
+	if r.saysInUse("b") || r.saysInUse("c") {
+		t.Error("a refused write settles those before it")
+	}
+}
+
+// An earlier agent may have written a status that takes a volume back later.
+func TestVolumesInUseOfEarlierAgent(t *testing.T) {
+	names := []v1.UniqueVolumeName{"a"}
+	r := newInUseHarness(t, &names)
+	r.restartAgent()
+	r.plan(time.Second)
+	r.complete(nil)
+	if r.saysInUse("a") {
+		t.Error("in use by the status of an earlier agent")
+	}
+	r.planUntilIdle(0)
+	if !r.saysInUse("a") {
+		t.Error("not in use after a status of this agent")
+	}
+}

@@ -90,8 +90,8 @@ type Node struct {
 	ReadyInFlight v1.ConditionStatus `json:"readyInFlight,omitempty"`
 	// ChangeInFlight reports whether the status in flight has a change.
 	ChangeInFlight bool `json:"changeInFlight,omitempty"`
-	// InUse are the volumes in use by a status that the object may have already: its write is in
-	// flight, or its outcome is not known yet.
+	// InUse are the volumes in use by a status that the object may get: its write is in flight, or its
+	// outcome is unknown.
 	InUse *InUse `json:"inUse,omitempty"`
 
 	// ReadyWritten is the status of the Ready condition written last, since the agent started.
@@ -257,7 +257,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 	if reported != "" && !env.isReadinessKnown() {
 		return env.Booted.Add(readinessGrace)
 	}
-	if now.Before(n.StatusCheckAt) && !n.CheckDemanded {
+	if now.Before(n.StatusCheckAt) && !n.CheckDemanded && n.InUse == nil {
 		urgentAt := n.WrittenAt.Add(urgentIntervalMin)
 		switch urgent := n.ReadyWritten != ready.Status || reported == v1.ConditionUnknown; {
 		case !urgent && !reconcile:
@@ -268,7 +268,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 	}
 	desired := n.desiredStatus(env, reconcile)
 	changes := statusPatch(&n.Object.Status, desired)
-	isDue := n.ReportDemanded || !now.Before(n.StatusReportAt)
+	isDue := n.ReportDemanded || n.InUse != nil || !now.Before(n.StatusReportAt)
 	n.ChangeInFlight = changes != nil || n.ReportDemanded || n.StatusReportAt.IsZero()
 	n.CheckDemanded, n.ReportDemanded = false, false
 	if changes == nil && (!isDue || hasSameConditions(&n.Object.Status, desired)) {
@@ -276,8 +276,12 @@ func (n *Node) planStatus(env *Env) time.Time {
 		return timer.Soonest(n.StatusCheckAt, n.readyUntil(env))
 	}
 	n.ReadyInFlight, n.EventsInFlight = ready.Status, n.statusEvents(&n.Object.Status, desired)
-	n.InUse = &InUse{Names: desired.VolumesInUse}
-	n.issue(env, statusPart, n.newPatch(nil, withConditions(changes, desired)))
+	var metadata patchFields
+	if _, changesInUse := changes["volumesInUse"]; changesInUse {
+		n.noteInUse(desired.VolumesInUse)
+		metadata = patchFields{"resourceVersion": n.Object.ResourceVersion}
+	}
+	n.issue(env, statusPart, n.newPatch(metadata, withConditions(changes, desired)))
 	return time.Time{}
 }
 
@@ -320,6 +324,7 @@ func (n *Node) issue(env *Env, subject string, body any) {
 // the API server may have been restored from a backup.
 func (n *Node) Observe(o *v1.Node, next world.OpID, now time.Time) {
 	n.ObservedBefore = next
+	defer n.settleInUse()
 	switch {
 	case o == nil:
 		n.ObjectKnown, n.OlderSince = n.ObjectKnown && n.Object == nil, time.Time{}
@@ -345,7 +350,7 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		return
 	}
 	n.Op = 0
-	defer n.settleInUse(r, ev)
+	defer n.settleInUse()
 	body, ok := ev.Body.(*world.ObjectRead)
 	reads := r.Call == "GetObject"
 	switch {
@@ -450,6 +455,9 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 			"err", err.Error())
 	}
 	n.Failures++
+	if r.Subject == statusPart {
+		n.failInUse()
+	}
 	wait := timer.RetryDelay(err, n.Failures, retryFirst, retryMax)
 	n.NextAt = ev.Time.Add(min(wait, max(n.Settings.CheckPeriod, retryMax)))
 }

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"path"
 	"slices"
 	"time"
 
@@ -38,8 +39,12 @@ func (s *Set) checkCSICall(now time.Time, eff *world.Effect) {
 	if f := m.findWrongCSICall(now, eff, name, target); f != nil {
 		s.report(&csiCalls{}, f, now)
 	}
-	if _, is := eff.Body.(*world.UnpublishVolume); is {
+	switch body := eff.Body.(type) {
+	case *world.UnpublishVolume:
 		delete(m.csi.succeeded, target)
+		m.csi.releasedAt[path.Dir(target)] = now
+	case *world.UnstageVolume:
+		m.csi.releasedAt[path.Dir(body.StagingPath)] = now
 	}
 	m.csi.inFlight[name] = csiInFlight{eff.Op, world.CallName(eff.Body), target, eff.Deadline}
 }

@@ -74,8 +74,6 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 		}
 	case truth.PowerLost:
 		clear(o.writtenAt)
-	case truth.VolumeUnstaged, truth.VolumeUnpublished: // the file is about to be removed
-		delete(o.writtenAt, path.Dir(f.Path)+"/vol_data.json")
 	case truth.SandboxCreated, truth.SandboxStopped, truth.SandboxRemoved:
 		if o.sandboxChangedAt == nil {
 			o.sandboxChangedAt = map[string]time.Time{}
@@ -102,8 +100,9 @@ func (o *economy) mayBeUnknown(m *model, path string) bool {
 
 // mustBeRepeated reports whether a file or cgroup has to be written again whatever it holds.
 func (o *economy) mustBeRepeated(m *model, path string) bool {
-	if strings.HasSuffix(path, "/vol_data.json") { // also if the volume was let go meanwhile
-		return m.agentStartedAt.After(o.writtenAt[path])
+	if dir, found := strings.CutSuffix(path, "/vol_data.json"); found {
+		// An agent takes over volumes of earlier ones, and repeats all of a call after its opposite.
+		return later(m.agentStartedAt, m.csi.releasedAt[dir]).After(o.writtenAt[path])
 	}
 	if uid, below := childName(m.opts.PodsDir, path); below {
 		dir := m.opts.PodsDir + "/" + uid

@@ -31,6 +31,8 @@ type csiModel struct {
 	attached map[v1.UniqueVolumeName]time.Time
 
 	inFlight map[csiName]csiInFlight // calls of this agent
+	// releasedAt is when a driver was last asked to let go of what is in a directory.
+	releasedAt map[string]time.Time
 	// succeeded are the targets whose last call has succeeded, as this agent or one before knows.
 	succeeded map[string]bool
 
@@ -69,7 +71,8 @@ func newCSIModel() csiModel {
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{},
 		attached:  map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
-		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
+		releasedAt: map[string]time.Time{},
+		succeeded:  map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
 		expanded: map[csiName]int64{}}
 }
 
