@@ -524,6 +524,39 @@ func TestPodWithDirectoryIsNotAdmittedAgain(t *testing.T) {
 	}
 }
 
+// A pod that an earlier agent has admitted and not started is admitted again: what other pods have
+// been admitted since may leave no room for it. One of which a container was created stays.
+func TestPodIsAdmittedAgainUntilItHasStarted(t *testing.T) {
+	start := metav1.Unix(1, 0)
+	created := []v1.ContainerStatus{{Name: "app", ContainerID: "containerd://c"}}
+	restarted := []v1.ContainerStatus{{Name: "app", RestartCount: 1}}
+	for _, test := range []struct {
+		name   string
+		status v1.PodStatus
+		want   v1.PodPhase
+	}{
+		{"admitted", v1.PodStatus{Phase: v1.PodPending, StartTime: &start}, v1.PodFailed},
+		{"created", v1.PodStatus{Phase: v1.PodPending, ContainerStatuses: created}, v1.PodRunning},
+		{"restarted", v1.PodStatus{Phase: v1.PodPending, ContainerStatuses: restarted}, v1.PodRunning},
+		{"init", v1.PodStatus{Phase: v1.PodPending, InitContainerStatuses: created}, v1.PodRunning},
+		{"debugged", v1.PodStatus{Phase: v1.PodPending, EphemeralContainerStatuses: created},
+			v1.PodRunning},
+		{"running", v1.PodStatus{Phase: v1.PodRunning, StartTime: &start}, v1.PodRunning},
+	} {
+		n := newNode(nil)
+		n.apiServer = newServer()
+		p := withRequests(apiPodNamed("a", "u1"), "3", 0)
+		p.Status = test.status
+		n.apiServer.put(p)
+		n.apiServer.undelivered = nil
+		n.restart()
+		n.advance(time.Minute)
+		if got := n.apiServer.objects["default/a"].Status; got.Phase != test.want {
+			t.Errorf("%s: %s %s", test.name, got.Phase, got.Reason)
+		}
+	}
+}
+
 // withISCSI returns a pod with a volume of a kind that is not supported.
 func withISCSI(p *v1.Pod) *v1.Pod {
 	p.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{

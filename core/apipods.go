@@ -306,14 +306,27 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 	a.workOn(previous)
 }
 
-// wasAdmitted reports whether an earlier agent has admitted a pod of which the runtime has nothing.
-// A pod that may have been resized since then needs a record of what is allocated to it: without
-// one it was not started, and what it asks for now may not fit.
+// wasAdmitted reports whether an earlier agent has admitted and started a pod of which the runtime
+// has nothing. One that was admitted alone is checked again, as by a kubelet: what other pods have
+// been admitted since, before this one was listed, may leave no room for it. A pod that may have
+// been resized since then needs a record of what is allocated to it: without one it was not
+// started, and what it asks for now may not fit.
 func (a *Agent) wasAdmitted(object *v1.Pod) bool {
 	uid := string(object.UID)
-	return (object.Status.StartTime != nil || a.state.PodDirs.MayHaveStarted(uid)) &&
+	return (hasStarted(&object.Status) || a.state.PodDirs.MayHaveStarted(uid)) &&
 		(object.Generation <= 1 || a.state.Allocation.Allocated.Get(uid) != nil ||
 			a.state.Allocation.Allocated.Unreadable)
+}
+
+// hasStarted reports whether a status says that a container of the pod was created.
+func hasStarted(s *v1.PodStatus) bool {
+	if s.StartTime != nil && s.Phase != v1.PodPending {
+		return true
+	}
+	isCreated := func(c v1.ContainerStatus) bool { return c.ContainerID != "" || c.RestartCount > 0 }
+	return slices.ContainsFunc(s.InitContainerStatuses, isCreated) ||
+		slices.ContainsFunc(s.ContainerStatuses, isCreated) ||
+		slices.ContainsFunc(s.EphemeralContainerStatuses, isCreated)
 }
 
 // rejectPermanently rejects a pod of the API server that asks to run and never can as specified. It

@@ -674,7 +674,7 @@ func TestResizedBeforeItsRecord(t *testing.T) {
 	r := newResizeNode()
 	started := apiPodNamed("a", "u1")
 	now := metav1.NewTime(r.now)
-	started.Status.StartTime = &now
+	started.Status.StartTime, started.Status.Phase = &now, v1.PodRunning
 	for _, test := range []struct {
 		generation       int64
 		recorded, broken bool

@@ -1059,6 +1059,13 @@ var mutants = []mutant{
 		scenario: "probes", seeds: "1-50",
 	},
 	{
+		name:     "a pod that was admitted before it was listed is not checked again",
+		file:     "core/apipods.go",
+		old:      "	return (hasStarted(&object.Status) ||",
+		new:      "	return (hasStarted(&object.Status) || object.Status.StartTime != nil ||",
+		scenario: "admission", plan: "admitted-before-static.yaml",
+	},
+	{
 		name:     "a pod is admitted without a check",
 		file:     "core/apipods.go",
 		old:      "a.checkAdmission(object, false, a.activePodsInLoop(), true)\n",
