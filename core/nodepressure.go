@@ -26,7 +26,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 	env := &eviction.Env{Effects: &a.effects, Node: nodeobject.Reference(s.Node.Name),
 		PodsMemoryMax:    s.QOS.Limits.MemoryBytes,
 		RemoveContainers: a.collectContainers, AreContainersRemoved: a.areContainersCollected,
-		IsRemoving: a.isReclaiming,
+		KeepContainers: a.keepContainers, IsRemoving: a.isReclaiming,
 		RemoveImages: func() {
 			s.ImageGC.RequestRemovalOfUnused(s.Now)
 			a.queue.enqueue(imagegc.Owner)
@@ -137,6 +137,14 @@ func (a *Agent) isReclaiming() bool {
 	return a.state.ImageGC.IsRemovingUnused() || slices.ContainsFunc(a.podUIDs, func(uid string) bool {
 		return a.state.Pods[uid].IsCollecting()
 	})
+}
+
+// keepContainers has the containers kept that collectContainers has not removed: those of a pod
+// whose record cannot be written, say, are not removed later, when the node may have space.
+func (a *Agent) keepContainers() {
+	for _, uid := range a.podUIDs {
+		a.state.Pods[uid].CollectsRuns = false
+	}
 }
 
 func (a *Agent) areContainersCollected() bool {

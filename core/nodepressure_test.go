@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/pod"
 	"seedlet.dev/world"
 )
 
@@ -32,6 +34,39 @@ func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 		"/var/log/pods/default_b_u2", "/var/lib/kubelet/pods/u2"}
 	if len(measured) < len(want) || !slices.Equal(measured[:len(want)], want) {
 		t.Errorf("measured are %q, want %q", measured, want)
+	}
+}
+
+// Containers that could not be removed for the space are not removed later, when there is enough.
+func TestContainersAreKeptAfterAReclaim(t *testing.T) {
+	ended := apiPodNamed("a", "u1")
+	ended.Spec.RestartPolicy = v1.RestartPolicyNever
+	n := bootWithPods(nil, ended)
+	n.failingCalls = map[string]bool{"PatchObject": true, "WriteFile": true}
+	n.endContainers()
+	n.advance(10 * time.Second)
+	p, available := n.agent.state.Pods["u1"], int64(1<<20)
+	n.answer = func(effect any) any {
+		if _, is := effect.(*world.MeasureFilesystem); !is {
+			return nil
+		}
+		return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: available,
+			Inodes: 1000, InodesFree: 900}
+	}
+	for range 30 {
+		if n.advance(time.Second); p.CollectsRuns {
+			break
+		}
+	}
+	if p.Stage != pod.Terminated || !p.CollectsRuns {
+		t.Fatalf("stage %v: no container is to be removed, although the disk is short of space", p.Stage)
+	}
+	available = 1 << 39
+	n.advance(time.Minute)
+	n.failingCalls = nil
+	n.advance(time.Minute)
+	if len(p.Containers) != 1 {
+		t.Errorf("%d containers are left, although there is enough space", len(p.Containers))
 	}
 }
 

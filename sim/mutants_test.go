@@ -2586,6 +2586,13 @@ var mutants = []mutant{
 		scenario: "expand", plan: "late-status-takes-volume.yaml",
 	},
 	{
+		name:     "a volume that was let go is still attached",
+		file:     "core/csi/volume.go",
+		old:      "		if !v.mustStay() {",
+		new:      "		if !v.mustStay() && v.Op == 0 {",
+		scenario: "block", plan: "detached-during-operation.yaml",
+	},
+	{
 		name:     "nothing holds a device",
 		file:     "core/csi/block.go",
 		old:      "	case p.Held:\n",

@@ -115,6 +115,8 @@ func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
 		problem = "the answer is no volume attachment"
 	case read.Object.Attachment.DeletionTimestamp != nil:
 		problem = "volume attachment is being deleted"
+	case v.Attachment.Since.IsZero(): // asked before the volume was last let go
+		return
 	case read.Object.Attachment.Status.Attached:
 		v.Attachment = Attachment{Known: true,
 			Context: read.Object.Attachment.Status.AttachmentMetadata}
@@ -158,6 +160,11 @@ func (v *Volume) firstUse() *Use {
 	return nil
 }
 
+// mustStay reports whether the volume is not to be detached.
+func (v *Volume) mustStay() bool {
+	return len(v.Uses) > 0 || len(v.Publications) > 0 || v.Staging.State != ""
+}
+
 // VolumesInUse returns the names of the volumes that are not to be detached, sorted, and whether
 // they are known. Node is the object that names those from before: while it is not known whether
 // the volumes of a driver are attached at all, or while the search could not read everything, they
@@ -169,7 +176,7 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 		if !known {
 			required = isInUse(node, name)
 		}
-		if required && (len(v.Uses) > 0 || len(v.Publications) > 0 || v.Staging.State != "") {
+		if required && v.mustStay() {
 			names = append(names, v1.UniqueVolumeName(name))
 		}
 	}

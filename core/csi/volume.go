@@ -319,6 +319,9 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	known := v.Uses[u.target()]
 	if known == nil {
 		v.User = u.UID
+		if !v.mustStay() {
+			v.Attachment = Attachment{} // it may have been detached meanwhile
+		}
 		if v.Uses == nil {
 			v.Uses = map[string]*Use{}
 		}

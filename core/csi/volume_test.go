@@ -105,6 +105,32 @@ func TestStagingWaitsForWriteOfNode(t *testing.T) {
 	n.expect("stage "+n.sha(), "publish pv-1")
 }
 
+// What is known of the attachment is forgotten when nothing needs the volume any more, also while
+// an operation on it, or the read of the attachment, is in flight.
+func TestVolumeIsDetachedMeanwhile(t *testing.T) {
+	for _, call := range []string{"MakeDir", "GetObject"} {
+		n := newNode(t)
+		n.run().register()
+		n.need(use("a"))
+		n.hold[call] = true
+		n.attach()
+		n.run()
+		n.end("a")
+		n.reportInUse()
+		n.attach()
+		n.run()
+		n.calls = nil
+		n.need(use("b"))
+		n.reportInUse()
+		n.release(call)
+		n.run()
+		n.expect("in use 1")
+		n.attach()
+		n.run()
+		n.expect("stage "+n.sha(), "publish pv-1")
+	}
+}
+
 // A call whose outcome is unknown is repeated; it is undone if the pod ends before.
 func TestUnknownOutcome(t *testing.T) {
 	for _, call := range []string{"StageVolume", "PublishVolume"} {

@@ -205,10 +205,11 @@ type Env struct {
 	Request world.MeasureNode
 	// PodsMemoryMax is the memory that all pods together may use; zero: there is no limit.
 	PodsMemoryMax int64
-	// RemoveContainers has the containers of pods that have ended removed, and AreContainersRemoved
-	// reports whether that is done.
+	// RemoveContainers has the containers of pods that have ended removed, AreContainersRemoved reports
+	// whether that is done, and KeepContainers has those kept that are left after a while.
 	RemoveContainers     func()
 	AreContainersRemoved func() bool
+	KeepContainers       func()
 	// IsRemoving reports whether a container or an image is being removed.
 	IsRemoving func() bool
 	// RemoveImages has all unused images removed, and AreImagesRemoved reports whether that is done
@@ -324,6 +325,7 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 	}
 	if what.Containers {
 		m.ContainersReclaimedAt = now
+		env.KeepContainers()
 	}
 	if what.Images {
 		m.ImagesReclaimedAt = now

@@ -36,6 +36,7 @@ type harness struct {
 
 	collections int  // requests to remove containers
 	collected   bool // they are done
+	kept        int  // requests to keep those that are left
 	isRemoving  bool // a removal is in flight
 	reclaims    int  // requests to remove images
 	reclaimed   bool // they are done
@@ -77,6 +78,7 @@ func (h *harness) env() *Env {
 		},
 		RemoveContainers:     func() { h.collections++ },
 		AreContainersRemoved: func() bool { return h.collected },
+		KeepContainers:       func() { h.kept++ },
 		IsRemoving:           func() bool { return h.isRemoving },
 		RemoveImages:         func() { h.reclaims++ },
 		AreImagesRemoved:     func(time.Time) bool { return h.reclaimed }}
@@ -137,6 +139,9 @@ func TestImagesAreRemovedFirst(t *testing.T) {
 	if h.expect("images are being removed"); h.reclaims != 1 {
 		t.Errorf("%d requests to remove images, want 1", h.reclaims)
 	}
+	if h.kept != 0 {
+		t.Error("containers are kept, although the removal goes on")
+	}
 	h.reclaimed = true
 	h.observeDisks(0, 2, 200)
 	h.observeDisks(time.Minute, 2, 200)
@@ -151,6 +156,9 @@ func TestImagesAreRemovedFirst(t *testing.T) {
 	h.observeDisks(time.Second, 2, 100)
 	if len(h.evicted) != 1 || h.reclaims != 2 {
 		t.Errorf("evicted %q, want one pod after the removal has taken too long", h.evicted)
+	}
+	if h.kept != 2 {
+		t.Errorf("%d requests to keep the containers that are left, want one for each removal", h.kept)
 	}
 }
 
