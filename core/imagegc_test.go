@@ -20,4 +20,8 @@ func TestImagesAreCollectedWithoutAPIServer(t *testing.T) {
 	if n.agent.state.ImageGC.NextAt.IsZero() {
 		t.Error("no round has ended")
 	}
+	if env := n.agent.imageGCEnv(); !env.Ready || env.KnowsPods {
+		t.Errorf("ready %t, knows the pods %t: images may be removed for their age", env.Ready,
+			env.KnowsPods)
+	}
 }

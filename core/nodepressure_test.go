@@ -37,6 +37,16 @@ func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 	}
 }
 
+// Pods are ranked by what was allocated to them, not by what a resize asks for that was not granted.
+func TestCandidatesWithoutResize(t *testing.T) {
+	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "100m", 0))
+	p := n.agent.state.Pods["u1"]
+	p.Resize.Desired = withRequests(apiPodNamed("a", "u1"), "3", 0)
+	if got := n.agent.evictionCandidates(false); len(got) != 1 || got[0].Pod != p.Spec {
+		t.Errorf("the candidates are %+v", got)
+	}
+}
+
 // Containers that could not be removed for the space are not removed later, when there is enough.
 func TestContainersAreKeptAfterAReclaim(t *testing.T) {
 	ended := apiPodNamed("a", "u1")

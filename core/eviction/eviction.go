@@ -205,8 +205,8 @@ type Env struct {
 	Request world.MeasureNode
 	// PodsMemoryMax is the memory that all pods together may use; zero: there is no limit.
 	PodsMemoryMax int64
-	// RemoveContainers has the containers of pods that have ended removed, AreContainersRemoved reports
-	// whether that is done, and KeepContainers has those kept that are left after a while.
+	// RemoveContainers has the containers of pods that have ended removed, AreContainersRemoved
+	// reports whether that is done, and KeepContainers has those kept that are left after a while.
 	RemoveContainers     func()
 	AreContainersRemoved func() bool
 	KeepContainers       func()

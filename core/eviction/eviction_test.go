@@ -258,6 +258,17 @@ func (h *harness) expect(what string, want ...string) {
 	}
 }
 
+// Shares of 0 % and 100 % are no thresholds: upstream's way to switch one off.
+func TestThresholdsThatAreOff(t *testing.T) {
+	for share, want := range map[string]int{"0%": 0, "100%": 0, "99%": 1, "1%": 1} {
+		m := New(&kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{"nodefs.available": share}}, "/var/lib/kubelet")
+		if len(m.Thresholds) != want {
+			t.Errorf("%s: thresholds %+v, want %d", share, m.Thresholds, want)
+		}
+	}
+}
+
 // A hard threshold evicts the pod that exceeds its request most, among those of the least priority.
 func TestHardThreshold(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{

@@ -250,6 +250,36 @@ func TestReclaimAndRankOfLayout(t *testing.T) {
 	}
 }
 
+// Files in writable layers count for inodes as those of volumes do.
+func TestInodesOfLayersCount(t *testing.T) {
+	d := layouts()[LayoutOne]
+	h := newLayoutHarness(t)
+	h.observeLayout(0, d)
+	a := &Attempt{Usage: map[string]*PodUsage{"a": {}, "b": {}, "c": {}}}
+	a.Usage["a"].Layers.add(0, 500)
+	a.Usage["b"].Files.add(0, 10)
+	for _, s := range []Signal{NodefsInodesFree, ImagefsInodesFree} {
+		if first, found := h.m.first(a, h.candidates, s); !found || first.UID != "a" {
+			t.Errorf("%s: %s comes first, want a", s, first.UID)
+		}
+	}
+	usage := usageOf(statsWithLayer("a", 7, 500))["a"].Layers
+	if usage.Bytes != 7 || usage.Inodes != 500 {
+		t.Errorf("the layers use %+v", usage)
+	}
+}
+
+// statsWithLayer returns statistics of a pod with a container and its writable layer.
+func statsWithLayer(uid string, bytes, inodes uint64) *runtimeapi.ListPodSandboxStatsResponse {
+	used := func(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
+	return &runtimeapi.ListPodSandboxStatsResponse{Stats: []*runtimeapi.PodSandboxStats{{
+		Attributes: &runtimeapi.PodSandboxAttributes{Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},
+		Linux: &runtimeapi.LinuxPodSandboxStats{
+			Memory: &runtimeapi.MemoryUsage{WorkingSetBytes: used(1)},
+			Containers: []*runtimeapi.ContainerStats{{WritableLayer: &runtimeapi.FilesystemUsage{
+				UsedBytes: used(bytes), InodesUsed: used(inodes)}}}}}}}
+}
+
 // Two file systems that are both full do not keep each other from evicting a pod.
 func TestReclaimsOfTwoFilesystemsEnd(t *testing.T) {
 	d := layouts()[LayoutSplit]

@@ -158,6 +158,11 @@ func (m *Manager) evaluate(source int, now time.Time) {
 			m.noteMet(t.Signal.condition(), now)
 		}
 	}
+	if !m.ReclaimSince.IsZero() { // which may take longer than the transition period
+		for other := sourceNodefs; other < sourceCount; other++ {
+			m.noteUnmeasured(other, now)
+		}
+	}
 	m.updatePressure(now)
 }
 

@@ -1,9 +1,11 @@
 package eviction
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/world"
@@ -32,6 +34,23 @@ func TestMemoryStarvesDuringReclaim(t *testing.T) {
 	}
 	if len(h.evicted) != 1 || h.m.ReclaimSince.IsZero() {
 		t.Errorf("evicted %q, removing since %v", h.evicted, h.m.ReclaimSince)
+	}
+}
+
+// Nothing observes the disks during a removal, however long it takes: their condition stays.
+func TestDiskPressureStaysDuringReclaim(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"imagefs.available": "15%", "memory.available": "25%"}})
+	h.addPod("a", 0, 0)
+	h.observeDisks(0, 2, 100)
+	h.observeDisks(time.Second, 2, 100)
+	h.isRemoving = true
+	for range 9 { // the transition period is a minute
+		h.answerAll(&world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 100})
+		if h.m.ReclaimSince.IsZero() || !slices.Contains(h.m.Pressure, v1.NodeDiskPressure) {
+			t.Fatalf("at %v the conditions are %q, removing since %v", h.now.Sub(start), h.m.Pressure,
+				h.m.ReclaimSince)
+		}
 	}
 }
 

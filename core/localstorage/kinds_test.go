@@ -35,3 +35,12 @@ func TestEveryKindCountsForThePod(t *testing.T) {
 		}
 	}
 }
+
+// A limit of an init container alone is one of the pod.
+func TestLimitOfInitContainer(t *testing.T) {
+	pod := newPod([]v1.Container{container("app", "")})
+	pod.Spec.Spec.InitContainers = []v1.Container{container("init", "1Ki")}
+	if !hasLimits(&pod.Spec.Spec) || hasLimits(&newPod([]v1.Container{container("app", "")}).Spec.Spec) {
+		t.Error("the limit of an init container is not seen")
+	}
+}

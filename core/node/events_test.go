@@ -38,6 +38,39 @@ func TestEventsOfScheduling(t *testing.T) {
 	r.expectEvents("NodeSchedulable")
 }
 
+// The conditions of pressure are true as long as the eviction manager says so, with an Event for
+// each change.
+func TestPressureConditions(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.planUntilIdle(0)
+	for _, test := range []struct {
+		condition                       v1.NodeConditionType
+		reason, message, event, without string
+	}{
+		{v1.NodeMemoryPressure, "KubeletHasInsufficientMemory",
+			"kubelet has insufficient memory available", "NodeHasInsufficientMemory",
+			"NodeHasSufficientMemory"},
+		{v1.NodeDiskPressure, "KubeletHasDiskPressure", "kubelet has disk pressure",
+			"NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+		{v1.NodePIDPressure, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+			"NodeHasInsufficientPID", "NodeHasSufficientPID"},
+	} {
+		r.events, r.env.Pressure = nil, []v1.NodeConditionType{test.condition}
+		r.planUntilIdle(time.Minute)
+		c := r.condition(test.condition)
+		if c.Status != v1.ConditionTrue || c.Reason != test.reason || c.Message != test.message {
+			t.Errorf("%s: %+v", test.condition, c)
+		}
+		r.expectEvents(test.event)
+		r.env.Pressure = nil
+		r.planUntilIdle(time.Minute)
+		if c := r.condition(test.condition); c.Status != v1.ConditionFalse {
+			t.Errorf("%s after the pressure: %+v", test.condition, c)
+		}
+		r.expectEvents(test.without)
+	}
+}
+
 // An Event is recorded for a change of readiness, for the absence of pressure on registration, and
 // for a reboot of the machine, but not for a restart of the agent.
 func TestEvents(t *testing.T) {

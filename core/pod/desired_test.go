@@ -23,6 +23,31 @@ func TestTerminalPhaseAtAPIServerIsFinal(t *testing.T) {
 	}
 }
 
+// A pod that the machine's shutdown ends has the smaller of its grace period and its group's, and
+// so has one that is ending already.
+func TestShutDownGrace(t *testing.T) {
+	for _, test := range []struct {
+		own    int64
+		period time.Duration
+		want   time.Duration
+	}{
+		{30, 10 * time.Second, 10 * time.Second}, {5, 10 * time.Second, 5 * time.Second},
+	} {
+		for _, isEnding := range []bool{false, true} {
+			s := spec(v1.RestartPolicyAlways, "", "web")
+			s.Spec.TerminationGracePeriodSeconds = &test.own
+			p := podWith(s, run("web", 0, Running))
+			if isEnding {
+				p.Preempt(t0)
+			}
+			if p.ShutDown(test.period, t0); p.Termination.Grace != test.want {
+				t.Errorf("own %d s, period %v, ending %t: %v, want %v", test.own, test.period, isEnding,
+					p.Termination.Grace, test.want)
+			}
+		}
+	}
+}
+
 // A pod of which nothing runs is a candidate while it holds something and may go on.
 func TestEvictionOfPodThatDoesNotRun(t *testing.T) {
 	for _, c := range []struct {

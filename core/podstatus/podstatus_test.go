@@ -329,31 +329,51 @@ func TestVolumeMounts(t *testing.T) {
 	}
 }
 
-// A pod that was preempted has the condition DisruptionTarget, together with its terminal phase.
-func TestPreemptedPodHasDisruptionTarget(t *testing.T) {
-	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
-	disruption := func() *v1.PodCondition {
-		Update(p, t0)
-		for _, c := range ServedPod(p, &pod.Node{}, "c").Status.Conditions {
-			if c.Type == v1.DisruptionTarget {
-				return &c
+// A pod that was ended for a critical pod, for the node or for its shutdown has the condition
+// together with its terminal phase, also if that is not durable yet. One that was over a limit of
+// its own has not.
+func TestDisruptionTarget(t *testing.T) {
+	for _, test := range []struct {
+		end     func(p *pod.Pod)
+		message string // empty: no condition
+	}{
+		{func(p *pod.Pod) { p.Preempt(t0) },
+			"Pod was preempted by Kubelet to accommodate a critical pod."},
+		{func(p *pod.Pod) { p.ShutDown(time.Second, t0) },
+			"Pod was terminated in response to imminent node shutdown."},
+		{func(p *pod.Pod) { p.Evict("The node was low", time.Second, t0) }, "The node was low"},
+		{func(p *pod.Pod) { p.ClearDesired(t0) }, ""},
+	} {
+		p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+		disruption := func() *v1.PodCondition {
+			Update(p, t0)
+			for _, c := range ServedPod(p, &pod.Node{}, "c").Status.Conditions {
+				if c.Type == v1.DisruptionTarget {
+					return &c
+				}
 			}
+			return nil
 		}
-		return nil
-	}
-	if p.Preempt(t0); disruption() != nil {
-		t.Error("the condition is reported while the pod terminates")
-	}
-	p.Containers[0] = newRun(0, pod.Exited, 143)
-	p.Sandboxes[0].Ready, p.Stage = false, pod.Terminated
-	if disruption() == nil { // the API server is to keep the phase, and the condition with it
-		t.Error("no condition with a terminal phase that is not durable")
-	}
-	p.Record.Termination = &p.Termination
-	if got := disruption(); got == nil || got.Status != v1.ConditionTrue ||
-		got.Reason != "TerminationByKubelet" ||
-		got.Message != "Pod was preempted by Kubelet to accommodate a critical pod." {
-		t.Errorf("condition %+v of phase %s", got, p.Status.Phase)
+		if test.end(p); disruption() != nil {
+			t.Errorf("%q is reported while the pod terminates", test.message)
+		}
+		p.Containers[0] = newRun(0, pod.Exited, 143)
+		p.Sandboxes[0].Ready, p.Stage = false, pod.Terminated
+		if (disruption() != nil) != (test.message != "") {
+			t.Errorf("%q: %+v with a terminal phase that is not durable", test.message, disruption())
+		}
+		p.Record.Termination = &p.Termination
+		got := disruption()
+		if test.message == "" {
+			if got != nil {
+				t.Errorf("condition %+v of a pod that was deleted", got)
+			}
+			continue
+		}
+		if got == nil || got.Status != v1.ConditionTrue || got.Reason != "TerminationByKubelet" ||
+			got.Message != test.message {
+			t.Errorf("condition %+v of phase %s, want %q", got, p.Status.Phase, test.message)
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ type harness struct {
 	reported    bool
 	unlisted    bool
 	issuedAt    map[string]time.Time // the newest request, by call
+	delayFor    time.Duration        // asked of logind
+	written     *world.WriteFile     // the newest write of the state file
 }
 
 func newHarness(t *testing.T) *harness {
@@ -55,6 +57,12 @@ func (h *harness) plan() (calls string, wake int) {
 		if call := world.CallName(eff.Body); call != "Log" {
 			names = append(names, call)
 			h.issuedAt[call] = h.now
+		}
+		switch body := eff.Body.(type) {
+		case *world.DelayShutdown:
+			h.delayFor = body.AtLeast
+		case *world.WriteFile:
+			h.written = body
 		}
 	}
 	if !at.IsZero() {
@@ -172,6 +180,61 @@ func TestShutdown(t *testing.T) {
 		t.Error("not cancelled")
 	}
 	h.expect("DelayShutdown", 0)
+}
+
+// logind is asked to wait for all groups. The state file has the kubelet's name and format.
+func TestDelayAndFile(t *testing.T) {
+	h := newHarness(t)
+	h.bootWithLock()
+	h.announce(false)
+	h.plan()
+	if h.delayFor != 30*time.Second {
+		t.Errorf("the shutdown is delayed for %v, want 30 s", h.delayFor)
+	}
+	const want = `{"startTime":"2026-01-01T00:00:00Z","endTime":"0001-01-01T00:00:00Z"}`
+	if h.written.Path != "/f" || string(h.written.Data) != want || FileName !=
+		"graceful_node_shutdown_state" {
+		t.Errorf("%s is %s, want %s", h.written.Path, h.written.Data, want)
+	}
+	h = newHarness(t)
+	h.boot(`{"startTime":"2025-12-31T23:59:50Z","endTime":"0001-01-01T00:00:00Z"}`)
+	h.complete("DelayShutdown", nil, world.KindConflict)
+	if start := h.m.Now.StartedAt; !start.Equal(t0.Add(-10 * time.Second)) {
+		t.Errorf("the shutdown goes on since %v, want 10 s before", start)
+	}
+}
+
+// An agent that does not know all pods keeps the lock until the time of all groups has passed.
+func TestUnlistedPodsAreWaitedFor(t *testing.T) {
+	h := newHarness(t)
+	h.bootWithLock()
+	h.pods, h.unlisted = [][]string{nil, nil}, true
+	h.announce(false)
+	h.expect("WriteFile", 10)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.wait(10)
+	h.expect("", 30)
+	h.wait(20)
+	h.expect("WriteFile PermitShutdown", 0)
+}
+
+// A disk that takes no state file does not delay the shutdown beyond three attempts.
+func TestStateFileThatCannotBeWritten(t *testing.T) {
+	h := newHarness(t)
+	h.bootWithLock()
+	h.pods = [][]string{nil, {"c"}}
+	h.announce(false)
+	for range failuresMax {
+		h.expect("WriteFile", 10)
+		h.complete("WriteFile", nil, world.KindExhausted)
+	}
+	h.expect("", 10)
+	h.m.PodEnded("c")
+	for range failuresMax {
+		h.expect("WriteFile", 30)
+		h.complete("WriteFile", nil, world.KindExhausted)
+	}
+	h.expect("PermitShutdown", 0)
 }
 
 // A group without pods takes no time, and the lock is released at the end of all periods whatever

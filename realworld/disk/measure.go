@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"seedlet.dev/world"
@@ -56,15 +57,17 @@ func Measure(ctx context.Context, path string) (*world.TreeMeasured, error) {
 
 // measurement measures one tree.
 type measurement struct {
-	path  string
-	sum   world.TreeMeasured
-	names int             // that were visited
-	seen  map[uint64]bool // files with several names, by inode: a walk stays in one file system
+	path   string
+	mounts []*mountinfo.Info // the mount table; nil: it is not looked at
+	sum    world.TreeMeasured
+	names  int             // that were visited
+	seen   map[uint64]bool // files with several names, by inode: a walk stays in one file system
 }
 
 func (m *measurement) run(ctx context.Context) error {
 	m.seen = map[uint64]bool{}
 	w := walker{ctx: ctx, visit: m.add}
+	w.skipMounts(m.path, m.mounts)
 	return w.walkTree(m.path)
 }
 

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/moby/sys/mountinfo"
 
 	"seedlet.dev/world"
 )
@@ -13,18 +17,40 @@ import (
 // that the core gets what was found.
 const answerMargin = 2 * time.Second
 
-// measureTrees measures trees, until shortly before the deadline.
+// measureTrees measures trees, until shortly before the deadline. Those of pods have the mount
+// points of their volumes, of which the server may be gone: they are known from the mount table.
 func measureTrees(ctx context.Context, paths []string) *world.TreesMeasured {
 	deadline, has := ctx.Deadline()
 	if !has {
 		deadline = time.Now().Add(measureTimeMax)
 	}
 	deadline = deadline.Add(-answerMargin)
+	table, err := mountTable("/")
+	if err != nil {
+		table = nil // the walks notice mounts when they get there
+	}
 	return &world.TreesMeasured{Trees: shareTime(paths,
 		func() time.Duration { return time.Until(deadline) },
 		func(path string, most time.Duration) world.TreeMeasured {
-			return measurePart(ctx, path, most)
+			return measurePart(ctx, path, table, most)
 		})}
+}
+
+// skipMounts has the walk of a tree not look at the mount points below its root.
+func (w *walker) skipMounts(root string, table []*mountinfo.Info) {
+	if len(table) == 0 {
+		return
+	}
+	resolved, err := inMountTable(root)
+	if err != nil {
+		return // it is gone, or the walk says why not
+	}
+	w.mounts, w.mountNames = map[string]bool{}, map[string]bool{}
+	for _, m := range table {
+		if below, is := strings.CutPrefix(m.Mountpoint, resolved+"/"); is {
+			w.mounts[root+"/"+below], w.mountNames[filepath.Base(below)] = true, true
+		}
+	}
 }
 
 // shareTime measures trees one after the other in the time that is left. Each has an equal part of
@@ -54,10 +80,11 @@ func shareTime(paths []string, left func() time.Duration,
 
 // measurePart measures a tree for a while. One that does not exist is empty. One that cannot be
 // measured is unfinished, as it may have any size.
-func measurePart(ctx context.Context, path string, most time.Duration) world.TreeMeasured {
+func measurePart(ctx context.Context, path string, table []*mountinfo.Info,
+	most time.Duration) world.TreeMeasured {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	m := measurement{path: path}
+	m := measurement{path: path, mounts: table}
 	err := m.run(ctx)
 	switch {
 	case err == nil:

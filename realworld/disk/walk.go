@@ -34,6 +34,9 @@ type walker struct {
 	ctx context.Context
 	// visit is called for each file and directory of the tree, for a directory after its content.
 	visit func(entry) error
+	// mounts are the paths of mount points that are not even looked at, since what is mounted there may
+	// hang, and mountNames their last names. Nil: the walk notices another mount when it gets there.
+	mounts, mountNames map[string]bool
 
 	mount  uint64  // mount ID of the root
 	levels []level // from the root to the directory that is being read
@@ -170,6 +173,9 @@ func (w *walker) step() error {
 	w.held -= nameBytes + len(name)
 	if err := w.ctx.Err(); err != nil {
 		return fmt.Errorf("gave up at %s: %w", joinPath(l.dir.Name(), name), err)
+	}
+	if w.mountNames[name] && w.mounts[joinPath(l.dir.Name(), name)] {
+		return nil
 	}
 	child, err := statChild(l.dir, name)
 	if isReplaced(err) || err == nil && child.stat.Mnt_id != w.mount {
