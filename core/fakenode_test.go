@@ -33,12 +33,13 @@ type fakeNode struct {
 	stateJSON       string   // as it was served last
 	singleFile      bool     // the manifest path is a file
 	resolvConf      string
-	volumeFile      string   // the content of every file in a volume; empty: none exists
-	manifestURL     string   // empty: none
-	manifestURLBody string   // empty: the URL is unavailable
-	podsMax         int      // zero: the default
-	sysctls         []string // allowed unsafe ones
-	stepsMax        int      // per event; zero: 10,000
+	volumeFile      string            // the content of every file in a volume; empty: none exists
+	manifestURL     string            // empty: none
+	manifestURLBody string            // empty: the URL is unavailable
+	podsMax         int               // zero: the default
+	evictionHard    map[string]string // nil: the defaults
+	sysctls         []string          // allowed unsafe ones
+	stepsMax        int               // per event; zero: 10,000
 	pods            []*v1.Pod
 	running         []*v1.Pod
 	resolved        *world.ContainerAnswer
@@ -82,6 +83,9 @@ func (n *fakeNode) restart() {
 	config := defaults()
 	if n.podsMax > 0 {
 		config.MaxPods = int32(n.podsMax)
+	}
+	if n.evictionHard != nil {
+		config.EvictionHard = n.evictionHard
 	}
 	config.AllowedUnsafeSysctls = n.sysctls
 	config.StaticPodURL = n.manifestURL

@@ -82,7 +82,7 @@ func (a *Agent) nodeEnv() *nodeobject.Env {
 	env := &nodeobject.Env{Boot: &s.Boot, Booted: s.BootedAt, Runtime: &s.Runtime,
 		PLEGProblem: problem, Relisted: !s.Relist.AsOf.IsZero(), Effects: &a.effects}
 	a.adoptPressure()
-	env.Pressure, env.PressureUnknown = s.Eviction.Pressure, !s.Eviction.Decided
+	env.Pressure, env.PressureUnknown = s.Eviction.Pressure, s.Eviction.Undecided()
 	if s.Shutdown.UnderWay() {
 		env.Shutdown = shutdown.NodeProblem
 	}

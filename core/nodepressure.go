@@ -15,6 +15,7 @@ import (
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -34,7 +35,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
 		Candidates:       a.evictionCandidates, Evict: a.evict, Hasten: a.hastenVictim,
 		Listed:       a.hasListedAPIPods() && !s.Relist.AsOf.IsZero() && len(s.PendingAPIPods) == 0,
-		LacksRecords: a.lacksRecords,
+		LacksRecords: a.lacksRecords, DiskFreedBy: a.diskFreedBy,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
 			s.Metrics.EvictionStatsAge.Observe(string(signal), defaultBounds, age)
 		}}
@@ -67,6 +68,20 @@ func (a *Agent) lacksRecords() bool {
 		return p.AwaitsRecord() && (len(p.Containers) > 0 ||
 			p.Stage == pod.Terminated && !p.HasFreedDisk())
 	})
+}
+
+// diskFreedBy returns by when the pods that were evicted for limits of their own will have given
+// back what they hold of a disk; zero if there is none. A kubelet waits for them as well: it checks
+// the limits before it evicts a pod for the node, and then evicts none.
+func (a *Agent) diskFreedBy() time.Time {
+	var by time.Time
+	for _, uid := range a.podUIDs {
+		p := a.state.Pods[uid]
+		if end := &p.Termination; p.IsEvicted() && !end.UnderPressure && !p.HasFreedDisk() {
+			by = timer.Later(by, end.Since.Add(end.Grace+eviction.CleanupMax))
+		}
+	}
+	return by
 }
 
 // adoptEvicted is called after a pod was planned. If its record says that an earlier agent has

@@ -80,6 +80,63 @@ func TestContainersAreKeptAfterAReclaim(t *testing.T) {
 	}
 }
 
+// A pod that was evicted for a limit of its own is waited for until it has given back its disk.
+func TestWhenLimitsFreeADisk(t *testing.T) {
+	p := withRequests(apiPodNamed("a", "u1"), "100m", 0)
+	n := bootWithPods(nil, p, apiPodNamed("b", "u2"))
+	if by := n.agent.diskFreedBy(); !by.IsZero() {
+		t.Errorf("%v without an eviction", by)
+	}
+	n.agent.state.Pods["u2"].Evict("low", time.Second, n.now)
+	if by := n.agent.diskFreedBy(); !by.IsZero() {
+		t.Errorf("%v for the victim of a shortage", by)
+	}
+	a := n.agent.state.Pods["u1"]
+	a.Stage = pod.Terminating
+	a.Termination = pod.Termination{Reason: pod.ReasonEvicted, Phase: v1.PodFailed,
+		Grace: time.Second, Since: n.now}
+	if by := n.agent.diskFreedBy(); !by.Equal(n.now.Add(31 * time.Second)) {
+		t.Errorf("%v, want 31 s after %v", by, n.now)
+	}
+	n.agent.enqueuePod("u1")
+	n.agent.enqueuePod("u2")
+	n.advance(10 * time.Second)
+	if by := n.agent.diskFreedBy(); a.Stage != pod.Terminated || !by.IsZero() {
+		t.Errorf("%v after the pod has ended", by)
+	}
+}
+
+// A condition that an earlier agent has left is not kept by one that has no thresholds.
+func TestPressureWithoutThresholds(t *testing.T) {
+	for _, hasThresholds := range []bool{true, false} {
+		n := newNode(nil)
+		n.apiServer, n.status = newServer(), runtimeStatus(true)
+		n.restart()
+		n.advance(2 * time.Second)
+		for i := range n.apiServer.node.Status.Conditions {
+			if c := &n.apiServer.node.Status.Conditions[i]; c.Type == v1.NodeDiskPressure {
+				c.Status = v1.ConditionTrue
+			}
+		}
+		n.answer = func(effect any) any {
+			if _, is := effect.(*world.MeasureFilesystem); is {
+				return world.Errorf(world.KindTimeout, "", "late")
+			}
+			return nil
+		}
+		if !hasThresholds {
+			n.evictionHard = map[string]string{"nodefs.available": "0%"}
+		}
+		n.restart()
+		n.advance(20 * time.Second)
+		for _, c := range n.apiServer.node.Status.Conditions {
+			if c.Type == v1.NodeDiskPressure && (c.Status == v1.ConditionTrue) != hasThresholds {
+				t.Errorf("thresholds %t: %+v", hasThresholds, c)
+			}
+		}
+	}
+}
+
 // An agent that learns that a pod was evicted waits for its end before it evicts another one.
 func TestVictimOfEarlierAgentIsAdopted(t *testing.T) {
 	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))

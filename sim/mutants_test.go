@@ -2213,6 +2213,34 @@ var mutants = []mutant{
 		scenario: "disk-full", plan: "slow-volumes-of-victim.yaml",
 	},
 	{
+		name:     "a pod over its own limit is not waited for",
+		file:     "core/nodepressure.go",
+		old:      "p.IsEvicted() && !end.UnderPressure &&",
+		new:      "p.IsEvicted() && end.UnderPressure &&",
+		scenario: "disk-full", plan: "limit-and-full-disk.yaml",
+	},
+	{
+		name:     "the node is not observed while the usage of the pods is awaited",
+		file:     "core/eviction/eviction.go",
+		old:      "		return m.planSources(env) // what",
+		new:      "		return time.Time{} // what",
+		scenario: "memory-storm", plan: "freed-during-attempt.yaml",
+	},
+	{
+		name:     "pressure of memory and disks is not reported",
+		file:     "core/node/status.go",
+		old:      "slices.Contains(e.Pressure, all[i].Type) ||",
+		new:      "all[i].Type == v1.NodePIDPressure && slices.Contains(e.Pressure, all[i].Type) ||",
+		scenario: "memory-storm", seeds: "1-40",
+	},
+	{
+		name:     "a pod has its own grace period in a shutdown",
+		file:     "core/pod/desired.go",
+		old:      "Grace: min(p.gracePeriod(), period)}",
+		new:      "Grace: max(p.gracePeriod(), period)}",
+		scenario: "shutdown-priority", seeds: "1-40",
+	},
+	{
 		name:     "writable layers do not count in the ranking",
 		file:     "core/eviction/rank.go",
 		old:      "	if m.isOneDevice(source, sourceContainerfs) {",
@@ -2251,7 +2279,7 @@ var mutants = []mutant{
 		// The observations of other signals end it.
 		name:     "a condition ends while its signal cannot be observed",
 		file:     "core/eviction/observe.go",
-		old:      "	m.noteUnmeasured(source, ev.Time)\n",
+		old:      "	m.noteMetThresholds(ev.Time)\n",
 		new:      "",
 		scenario: "memory-storm", seeds: "16-35",
 	},

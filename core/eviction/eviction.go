@@ -50,9 +50,9 @@ const (
 	// immediateGrace is the grace period of a pod that is evicted for a hard threshold
 	// (immediateEvictionGracePeriodSeconds).
 	immediateGrace = time.Second
-	// cleanupMax is how much longer than its grace period a victim may take to end, and to give back
+	// CleanupMax is how much longer than its grace period a victim may take to end, and to give back
 	// what it holds, until the node is observed again (podCleanupTimeout).
-	cleanupMax = 30 * time.Second
+	CleanupMax = 30 * time.Second
 	// containersIdleMax and imagesIdleMax are for how long no container, and no unused image, may be
 	// removed until pods are evicted all the same. A removal in flight is waited for until removalMax
 	// after the last one: it may take the runtime's timeout (two minutes), for which a kubelet waits,
@@ -117,11 +117,13 @@ type Manager struct {
 	Decided bool `json:"decided,omitempty"`
 	Adopted bool `json:"adopted,omitempty"` // see Adopt
 
-	// ListedAt is when all pods were known. Waits is set while no attempt is started because it is not
-	// known yet whether an earlier agent has evicted a pod.
-	ListedAt time.Time `json:"listedAt"`
-	Waits    bool      `json:"waits,omitempty"`
-	Attempt  *Attempt  `json:"attempt,omitempty"`
+	// ListedAt is when all pods were known. Waits is set while no pod is evicted because it is not known
+	// yet whether an earlier agent has evicted one or, with WaitsForDisk, because a pod that is over its
+	// own limit of a disk ends.
+	ListedAt     time.Time `json:"listedAt"`
+	Waits        bool      `json:"waits,omitempty"`
+	WaitsForDisk bool      `json:"waitsForDisk,omitempty"`
+	Attempt      *Attempt  `json:"attempt,omitempty"`
 	// DisksWait is set while a file system is short of space and memory is being observed, which comes
 	// first.
 	DisksWait     bool `json:"disksWait,omitempty"`
@@ -223,9 +225,12 @@ type Env struct {
 	// agent has evicted the pod.
 	Listed       bool
 	LacksRecords func() bool
-	Evict        func(c Candidate, e Eviction)
-	Hasten       func(uid string, grace time.Duration) // shortens the grace period of the victim
-	RecordAge    func(s Signal, age time.Duration)     // of the observation behind a decision
+	// DiskFreedBy returns by when the pods that were evicted for their own limits will have given back
+	// what they hold of a disk; zero if there is none.
+	DiskFreedBy func() time.Time
+	Evict       func(c Candidate, e Eviction)
+	Hasten      func(uid string, grace time.Duration) // shortens the grace period of the victim
+	RecordAge   func(s Signal, age time.Duration)     // of the observation behind a decision
 }
 
 // Candidate is a pod that could be evicted.
@@ -242,8 +247,11 @@ func (m *Manager) Plan(env *Env) time.Time {
 	if m.ListedAt.IsZero() && env.Listed {
 		m.ListedAt = now
 	}
-	if len(m.Thresholds) == 0 || m.Attempt != nil && !m.planAttempt(env) {
+	if len(m.Thresholds) == 0 {
 		return time.Time{}
+	}
+	if m.Attempt != nil && !m.planAttempt(env) {
+		return m.planSources(env) // what an attempt waits for may take half a minute
 	}
 	var victimUntil time.Time
 	switch v := m.Victim; {
@@ -256,6 +264,13 @@ func (m *Manager) Plan(env *Env) time.Time {
 		victimUntil = v.Deadline
 	}
 	wake := timer.Soonest(victimUntil, timer.Soonest(m.planReclaim(env), m.planWait(env)))
+	return timer.Soonest(wake, m.planSources(env))
+}
+
+// planSources observes the sources that are due, and returns when to plan again. During a reclaim
+// the file systems are not observed.
+func (m *Manager) planSources(env *Env) time.Time {
+	var wake time.Time
 	for i := range m.Sources {
 		if i == sourceNode || m.ReclaimSince.IsZero() {
 			wake = timer.Soonest(wake, m.planSource(i, env))
@@ -264,14 +279,15 @@ func (m *Manager) Plan(env *Env) time.Time {
 	return wake
 }
 
-// planWait has the node observed again once it is known which pods an earlier agent has evicted:
-// their ends may have freed much since the observation that met the threshold.
+// planWait has the node observed again once it is known which pods an earlier agent has evicted, or
+// those have ended that were over their limits of a disk: their ends may have freed much since the
+// observation that met the threshold.
 func (m *Manager) planWait(env *Env) time.Time {
 	if !m.Waits {
 		return time.Time{}
 	}
 	now := env.Effects.Now()
-	if until := m.unknownUntil(env); now.Before(until) {
+	if until := m.awaitedUntil(m.WaitsForDisk, env); now.Before(until) {
 		return until
 	}
 	m.Waits = false
@@ -279,17 +295,29 @@ func (m *Manager) planWait(env *Env) time.Time {
 	return time.Time{}
 }
 
-// unknownUntil returns until when an attempt waits to know which pods an earlier agent has evicted.
-// It waits for the list of all pods as long as that takes: a pod without a spec cannot be evicted.
-// It waits for records no longer than recordsMax: a disk may hang.
-func (m *Manager) unknownUntil(env *Env) time.Time {
+// awaitedUntil returns until when an attempt waits to know which pods an earlier agent has evicted,
+// and one for a file system, for pods that are over their own limits of it. It waits for the list
+// of all pods as long as that takes: a pod without a spec cannot be evicted. It waits for records
+// no longer than recordsMax: a disk may hang.
+func (m *Manager) awaitedUntil(forDisk bool, env *Env) time.Time {
+	var until time.Time
+	if forDisk {
+		until = env.DiskFreedBy()
+	}
 	switch {
 	case m.ListedAt.IsZero():
-		return env.Effects.Now().Add(recordsMax)
+		return timer.Later(until, env.Effects.Now().Add(recordsMax))
 	case env.LacksRecords():
-		return m.ListedAt.Add(recordsMax)
+		return timer.Later(until, m.ListedAt.Add(recordsMax))
 	}
-	return time.Time{}
+	return until
+}
+
+// wait has an attempt wait, and reports whether it has to.
+func (m *Manager) wait(forDisk bool, env *Env) bool {
+	m.Waits = env.Effects.Now().Before(m.awaitedUntil(forDisk, env))
+	m.WaitsForDisk = m.Waits && forDisk
+	return m.Waits
 }
 
 // observeAgain has everything observed again before another victim is chosen.
@@ -430,6 +458,9 @@ func (m *Manager) planAttempt(env *Env) bool {
 	m.Attempt = nil
 	t := &m.Thresholds[a.Threshold]
 	isForDisk := t.Signal.condition() == v1.NodeDiskPressure
+	if !m.isStarved(t) || m.wait(isForDisk, env) {
+		return true // what was lacking has been freed meanwhile, or is about to be
+	}
 	first, found := m.first(a, env.Candidates(isForDisk), t.Signal)
 	if !found {
 		env.Effects.Log(world.LevelError, "eviction thresholds have been met, but no pods are active to "+
@@ -445,7 +476,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 	e := m.eviction(t, first, a.Usage[first.UID])
 	env.Evict(first, e)
 	m.UsageFailures = 0
-	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + cleanupMax),
+	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + CleanupMax),
 		HoldsDisk: isForDisk, Soft: e.Grace > immediateGrace}
 	return true
 }
@@ -463,7 +494,7 @@ func (m *Manager) hastenVictim(source int, env *Env) {
 	}
 	v := m.Victim
 	v.Soft = false
-	if at := env.Effects.Now().Add(immediateGrace + cleanupMax); at.Before(v.Deadline) {
+	if at := env.Effects.Now().Add(immediateGrace + CleanupMax); at.Before(v.Deadline) {
 		v.Deadline = at
 	}
 	env.Hasten(v.UID, immediateGrace)
@@ -494,7 +525,7 @@ func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
 	if most := now.Add(max(m.GraceMax, immediateGrace)); graceEnds.After(most) {
 		graceEnds = most
 	}
-	deadline := graceEnds.Add(cleanupMax)
+	deadline := graceEnds.Add(CleanupMax)
 	if m.Victim == nil && now.Before(deadline) {
 		m.Victim = &Victim{UID: uid, Deadline: deadline, HoldsDisk: true,
 			Soft: graceEnds.Sub(now) > immediateGrace}
@@ -505,6 +536,9 @@ func (m *Manager) endVictim(now time.Time) {
 	m.Victim, m.VictimEndedAt = nil, now
 	m.observeAgain(now)
 }
+
+// Undecided reports whether the node is to be observed, and was not yet.
+func (m *Manager) Undecided() bool { return len(m.Thresholds) > 0 && !m.Decided }
 
 // Adopt takes over the conditions of the Node that an earlier agent has left true: they end after a
 // transition period of this agent, not at its start.

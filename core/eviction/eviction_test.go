@@ -44,6 +44,7 @@ type harness struct {
 	podsMemoryMax int64
 	unlisted      bool // not all pods are known
 	lacksRecords  bool
+	diskFreedBy   time.Time
 	failsTrees    bool  // measurements of trees fail
 	failures      int   // of requests
 	events        int   // of the Node
@@ -70,6 +71,7 @@ func (h *harness) env() *Env {
 	return &Env{Effects: &h.effects, PodsMemoryMax: h.podsMemoryMax,
 		Candidates: func(bool) []Candidate { return h.candidates },
 		Listed:     !h.unlisted, LacksRecords: func() bool { return h.lacksRecords },
+		DiskFreedBy: func() time.Time { return h.diskFreedBy },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 		}, RecordAge: func(s Signal, _ time.Duration) { h.aged = append(h.aged, s) },
@@ -372,12 +374,12 @@ func TestVictimOfEarlierAgent(t *testing.T) {
 	if h.observe(50, usage); len(h.evicted) != 0 {
 		t.Errorf("while the earlier victim ends: evicted %q", h.evicted)
 	}
-	h.now = h.now.Add(immediateGrace + cleanupMax - period)
+	h.now = h.now.Add(immediateGrace + CleanupMax - period)
 	if h.observe(50, usage); len(h.evicted) != 1 {
 		t.Errorf("after its time: evicted %q", h.evicted)
 	}
 	h.m.PodEnded("a", h.now)
-	if h.m.AdoptVictim("c", h.now.Add(-cleanupMax), h.now); h.m.Victim != nil {
+	if h.m.AdoptVictim("c", h.now.Add(-CleanupMax), h.now); h.m.Victim != nil {
 		t.Errorf("a victim that should have ended long ago is waited for")
 	}
 }
@@ -473,7 +475,7 @@ func TestAdoptedVictimOfSoftThreshold(t *testing.T) {
 		EvictionSoftGracePeriod: map[string]string{"memory.available": "25s"}})
 	h.m.AdoptVictim("a", h.now.Add(50*time.Second), h.now)
 	v := h.m.Victim
-	if v == nil || !v.HoldsDisk || !v.Deadline.Equal(h.now.Add(50*time.Second+cleanupMax)) {
+	if v == nil || !v.HoldsDisk || !v.Deadline.Equal(h.now.Add(50*time.Second+CleanupMax)) {
 		t.Errorf("%+v", v)
 	}
 }
@@ -491,6 +493,83 @@ func TestIdlePodWithoutStatistics(t *testing.T) {
 	}
 }
 
+// startSlowAttempt meets a threshold of memory, and returns the request for the usage of the pods,
+// which is in flight.
+func startSlowAttempt(t *testing.T) (h *harness, stats world.OpID) {
+	h = newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "10%"}})
+	h.addPod("a", 0, 0)
+	h.complete(h.plan()[0].Op, &world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 950})
+	return h, h.plan()[0].Op
+}
+
+// While the usage of the pods is awaited, which may take half a minute, the node is observed: no pod
+// is evicted for what is not lacking any more, or cannot be measured any more.
+func TestNodeIsObservedDuringAnAttempt(t *testing.T) {
+	for _, test := range []struct {
+		answer any
+		want   int
+	}{
+		{&world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 950}, 1},
+		{&world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 100}, 0},
+		{nil, 0},
+	} {
+		h, stats := startSlowAttempt(t)
+		h.now = h.now.Add(period)
+		issued := h.plan()
+		if len(issued) != 1 || world.CallName(issued[0].Body) != "MeasureNode" {
+			t.Fatalf("issued %v", issued)
+		}
+		if test.answer != nil {
+			h.complete(issued[0].Op, test.answer)
+		} else {
+			h.fail(issued[0].Op)
+		}
+		h.plan()
+		h.complete(stats, statsOf(map[string]int64{"a": 1}))
+		if h.plan(); len(h.evicted) != test.want {
+			t.Errorf("%+v: evicted %q, want %d", test.answer, h.evicted, test.want)
+		}
+	}
+}
+
+// A pod that is over a limit of its own gives back what it holds of a disk: meanwhile none is
+// evicted for a disk, also if the limit was noticed during the attempt, and one for memory is.
+func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"nodefs.available": "15%", "imagefs.available": "1%"}})
+	h.addPod("a", 0, 0)
+	h.collected, h.reclaimed = true, true
+	h.diskFreedBy = h.now.Add(20 * time.Second)
+	h.observeDisks(0, 2, 100)
+	h.observeDisks(period, 2, 100)
+	if h.expect("a pod is over its limit"); !h.m.Waits {
+		t.Error("nothing is waited for")
+	}
+	h.observeDisks(period, 2, 100)
+	if len(h.evicted) != 1 {
+		t.Errorf("evicted %q, want one pod once the other has not ended in time", h.evicted)
+	}
+
+	h = newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.diskFreedBy = h.now.Add(time.Minute)
+	h.addPod("a", 0, 0)
+	if h.observe(100, map[string]int64{"a": 1}); len(h.evicted) != 1 {
+		t.Errorf("evicted %q for memory, want one", h.evicted)
+	}
+
+	h = newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"nodefs.available": "15%"}})
+	h.addPod("a", 0, 0)
+	h.m.Observed = map[Signal]Observation{NodefsAvailable: {AsOf: h.now}}
+	h.m.Thresholds[0].Starved, h.m.ListedAt = true, h.now
+	h.m.Attempt = &Attempt{Answered: true, HasTrees: true}
+	h.diskFreedBy = h.now.Add(time.Second)
+	h.plan()
+	h.expect("a limit was noticed during the attempt")
+}
+
 // Pods that only hold a disk are candidates for a file system, and for nothing else.
 func TestCandidatesOfSignal(t *testing.T) {
 	for signal, disk := range map[Signal]bool{MemoryAvailable: false, NodefsAvailable: true} {
@@ -500,6 +579,7 @@ func TestCandidatesOfSignal(t *testing.T) {
 		h.m.Observed = map[Signal]Observation{signal: {AsOf: h.now}}
 		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Threshold: slices.IndexFunc(
 			h.m.Thresholds, func(t Threshold) bool { return t.Signal == signal })}
+		h.m.Thresholds[h.m.Attempt.Threshold].Starved, h.m.ListedAt = true, h.now
 		env := h.env()
 		env.Candidates = func(forDisk bool) []Candidate {
 			if forDisk != disk {
@@ -543,7 +623,7 @@ func TestHardThresholdWhileSoftVictimEnds(t *testing.T) {
 	if fmt.Sprint(h.hastened) != "[a 1s]" || len(h.evicted) != 1 {
 		t.Errorf("hastened %q, evicted %q, want a once, and no other pod", h.hastened, h.evicted)
 	}
-	if v := h.m.Victim; v.Soft || v.Deadline.After(h.now.Add(immediateGrace+cleanupMax)) {
+	if v := h.m.Victim; v.Soft || v.Deadline.After(h.now.Add(immediateGrace+CleanupMax)) {
 		t.Errorf("victim %+v", v)
 	}
 	h = begin()

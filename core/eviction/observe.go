@@ -90,7 +90,7 @@ func (m *Manager) noteFailure(source int, ev world.Event, env *Env) {
 	env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
 		ev.Err.Error())
 	m.Sources[source].FailedAt = ev.Time
-	m.noteUnmeasured(source, ev.Time)
+	m.noteMetThresholds(ev.Time)
 	if source != sourceNode && ev.Err.Has(world.KindNotFound) {
 		m.InfoAt = time.Time{}
 	}
@@ -153,37 +153,28 @@ func (m *Manager) evaluate(source int, now time.Time) {
 				t.MetSince = now
 			}
 			t.Starved = now.Sub(t.MetSince) >= t.Grace
-			m.noteMet(t.Signal.condition(), now)
-		case !t.MetSince.IsZero(): // the observation lacks the signal: the threshold stays met
-			m.noteMet(t.Signal.condition(), now)
-		}
-	}
-	if !m.ReclaimSince.IsZero() { // which may take longer than the transition period
-		for other := sourceNodefs; other < sourceCount; other++ {
-			m.noteUnmeasured(other, now)
 		}
 	}
 	m.updatePressure(now)
 }
 
-// noteUnmeasured keeps the conditions of the thresholds of a source that were met when it was last
-// observed: a condition does not end while its signal cannot be measured. No pod is evicted without
-// an observation.
-func (m *Manager) noteUnmeasured(source int, now time.Time) {
-	for i := range m.Thresholds {
-		t := &m.Thresholds[i]
-		if m.sourceOf(t.Signal) == source && !t.MetSince.IsZero() {
-			m.noteMet(t.Signal.condition(), now)
-		}
-	}
-}
-
-// updatePressure determines which conditions were observed within the transition period.
+// updatePressure determines which conditions are met, or were within the transition period. A
+// threshold that was met stays so until its signal has been observed above it: it may be
+// unmeasured for long, or not be looked at, while images are removed or a victim ends.
 func (m *Manager) updatePressure(now time.Time) {
+	m.noteMetThresholds(now)
 	m.Pressure = nil
 	for _, c := range pressureConditions {
 		if at, met := m.LastMet[c]; met && now.Sub(at) < m.Transition {
 			m.Pressure = append(m.Pressure, c)
+		}
+	}
+}
+
+func (m *Manager) noteMetThresholds(now time.Time) {
+	for i := range m.Thresholds {
+		if t := &m.Thresholds[i]; !t.MetSince.IsZero() {
+			m.noteMet(t.Signal.condition(), now)
 		}
 	}
 }
@@ -239,7 +230,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 		return
 	}
-	if m.Waits = env.Effects.Now().Before(m.unknownUntil(env)); m.Waits {
+	if m.wait(m.Thresholds[chosen].Signal.condition() == v1.NodeDiskPressure, env) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
@@ -314,11 +305,13 @@ func newestStamp(listed *runtimeapi.ListPodSandboxStatsResponse) int64 {
 	return newest
 }
 
-// usageOf returns the usage of each pod that has a sandbox, by UID.
+// usageOf returns the usage of each pod that has a sandbox, by UID. Of several sandboxes of a pod
+// each has the memory and processes of its whole cgroup: those of the newest one count.
 func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsage {
-	usage := map[string]*PodUsage{}
+	usage, newest := map[string]*PodUsage{}, map[string]uint32{}
 	for _, s := range listed.GetStats() {
-		uid, linux := s.GetAttributes().GetMetadata().GetUid(), s.GetLinux()
+		metadata, linux := s.GetAttributes().GetMetadata(), s.GetLinux()
+		uid := metadata.GetUid()
 		if uid == "" || linux.GetMemory().GetWorkingSetBytes() == nil {
 			continue
 		}
@@ -327,8 +320,11 @@ func usageOf(listed *runtimeapi.ListPodSandboxStatsResponse) map[string]*PodUsag
 			u = &PodUsage{}
 			usage[uid] = u
 		}
-		u.MemoryBytes += int64(linux.GetMemory().GetWorkingSetBytes().GetValue())
-		u.Processes += int64(linux.GetProcess().GetProcessCount().GetValue())
+		if attempt := metadata.GetAttempt(); attempt >= newest[uid] {
+			newest[uid] = attempt
+			u.MemoryBytes = int64(linux.GetMemory().GetWorkingSetBytes().GetValue())
+			u.Processes = int64(linux.GetProcess().GetProcessCount().GetValue())
+		}
 		for _, c := range linux.GetContainers() {
 			u.Layers.add(int64(c.GetWritableLayer().GetUsedBytes().GetValue()),
 				int64(c.GetWritableLayer().GetInodesUsed().GetValue()))

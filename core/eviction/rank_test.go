@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
@@ -33,6 +34,21 @@ func TestPodsWithinTheirRequest(t *testing.T) {
 		first, found := h.m.first(&Attempt{Usage: usage}, h.candidates, MemoryAvailable)
 		if !found || first.UID != c.want {
 			t.Errorf("%s: %s is evicted first, want %s", c.name, first.UID, c.want)
+		}
+	}
+}
+
+// Of two sandboxes of a pod each has the memory of its whole cgroup.
+func TestUsageOfTwoSandboxes(t *testing.T) {
+	for _, order := range [][]uint32{{0, 1}, {1, 0}} {
+		listed := &runtimeapi.ListPodSandboxStatsResponse{}
+		for _, attempt := range order {
+			of := statsOf(map[string]int64{"a": 5 + int64(attempt)})
+			of.Stats[0].Attributes.Metadata.Attempt = attempt
+			listed.Stats = append(listed.Stats, of.Stats...)
+		}
+		if got := usageOf(listed)["a"].MemoryBytes; got != 6*mib {
+			t.Errorf("attempts %v: %d bytes, want those of the newer sandbox", order, got)
 		}
 	}
 }

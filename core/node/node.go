@@ -104,6 +104,7 @@ type Node struct {
 	// comparison: a write in flight may have an older status.
 	CheckDemanded  bool   `json:"checkDemanded,omitempty"`
 	ReportDemanded bool   `json:"reportDemanded,omitempty"`
+	ReportInFlight bool   `json:"reportInFlight,omitempty"` // the status in flight was demanded
 	Reports        uint64 `json:"reports"` // statuses written
 	// EventsInFlight are the Events to record when the status in flight is written.
 	EventsInFlight []Event `json:"eventsInFlight,omitempty"`
@@ -270,7 +271,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 	changes := statusPatch(&n.Object.Status, desired)
 	isDue := n.ReportDemanded || n.InUse != nil || !now.Before(n.StatusReportAt)
 	n.ChangeInFlight = changes != nil || n.ReportDemanded || n.StatusReportAt.IsZero()
-	n.CheckDemanded, n.ReportDemanded = false, false
+	n.ReportInFlight, n.CheckDemanded, n.ReportDemanded = n.ReportDemanded, false, false
 	if changes == nil && (!isDue || hasSameConditions(&n.Object.Status, desired)) {
 		n.recordUpToDate(now, ready.Status)
 		return timer.Soonest(n.StatusCheckAt, n.readyUntil(env))
@@ -451,11 +452,16 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 		n.ObjectKnown = false
 	}
 	if n.Failures == 0 && !err.Has(world.KindExists) {
-		effects.Log(world.LevelWarning, "reading or writing the Node object failed", "part", r.Subject,
+		level := world.LevelWarning
+		if err.Has(world.KindConflict) {
+			level = world.LevelInfo // another client has changed the object meanwhile
+		}
+		effects.Log(level, "reading or writing the Node object failed", "part", r.Subject,
 			"err", err.Error())
 	}
 	n.Failures++
 	if r.Subject == statusPart {
+		n.CheckDemanded, n.ReportDemanded = true, n.ReportDemanded || n.ReportInFlight
 		n.failInUse()
 	}
 	wait := timer.RetryDelay(err, n.Failures, retryFirst, retryMax)

@@ -434,3 +434,25 @@ func TestIsExtendedResource(t *testing.T) {
 		}
 	}
 }
+
+// A status that was demanded, with or without a change, is demanded again after a failure.
+func TestDemandedStatusIsTriedAgain(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.planUntilIdle(0)
+	r.planUntilIdle(time.Minute)
+	before := r.version
+	r.node.ReportNow()
+	r.plan(time.Second)
+	r.complete(world.Errorf(world.KindConflict, "", "another version"))
+	r.planUntilIdle(retryFirst)
+	if r.version == before {
+		t.Error("the report was not written after a conflict")
+	}
+	r.env.Pressure = []v1.NodeConditionType{v1.NodeMemoryPressure}
+	r.node.CheckStatusNow()
+	r.plan(time.Second)
+	r.complete(world.Errorf(world.KindUnavailable, "", "no server"))
+	if r.planUntilIdle(retryFirst); r.condition(v1.NodeMemoryPressure).Status != v1.ConditionTrue {
+		t.Error("the change was not written after a failure")
+	}
+}

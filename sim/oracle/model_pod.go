@@ -79,6 +79,7 @@ type pod struct {
 	peaks  map[string]peak // of what counts for limits of ephemeral-storage
 	// When the agent has evicted the pod for the node, and the message of the Event.
 	pressureEvictedAt time.Time
+	limitEvictedAt    time.Time // when the agent has evicted the pod for a limit of its own
 	pressureMessage   string
 	memoryOverflow    string // how far a volume in memory exceeds its limit
 

@@ -44,6 +44,12 @@ const (
 	// usageTriesMax is how often statistics of the pods are requested for a victim before the pods may
 	// be ranked by what is known.
 	usageTriesMax = 3
+	// sampleAgeMax is how old the newest observation of the node may be at an eviction: its period, and
+	// a step.
+	sampleAgeMax = 12 * time.Second
+	// usageAgeMax is how long before an eviction the pods may have been observed: by two requests, each
+	// of which has its time limit.
+	usageAgeMax = time.Minute
 	// usageNoticeBound is how long before a list of containers a container must have started to be
 	// in it for certain.
 	usageNoticeBound = 15 * time.Second
@@ -117,17 +123,34 @@ func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 	case p.isCritical() && !p.specChanged:
 		return findingf("pod %s is evicted, but is critical", p)
 	}
+	if q := m.endsForItsLimit(now); q != nil && (resource == resourceStorage ||
+		resource == resourceInodes) {
+		return findingf("pod %s is evicted for %s, while pod %s ends, which was over its own limit", p,
+			resource, q)
+	}
 	var problem *finding
 	for _, source := range sources {
 		s := n.samples[source]
 		if problem = n.findUsedSample(p, s, now); problem == nil {
-			problem = n.findBetterVictim(m, p, resource, s.answeredAt)
+			problem = n.findBetterVictim(m, p, resource, later(s.starvedSince, now.Add(-usageAgeMax)))
 		}
 		if problem == nil { // this one may have been the reason
 			return nil
 		}
 	}
 	return problem
+}
+
+// endsForItsLimit returns a pod that was evicted for a limit of its own, and holds something of a
+// disk: it has its time to give that back.
+func (m *model) endsForItsLimit(now time.Time) *pod {
+	for _, p := range m.podsInOrder {
+		if p.limitEvictedAt.After(now.Add(-victimEndBound)) && p.limitEvictedAt.After(m.agentStartedAt) &&
+			(len(p.containers) > 0 || p.hasVolumeBytes()) {
+			return p
+		}
+	}
+	return nil
 }
 
 // findUsedSample returns why an observation must not lead to a victim.
@@ -137,6 +160,10 @@ func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *fi
 	}
 	v := n.victim
 	switch {
+	case now.Sub(s.answeredAt) > sampleAgeMax &&
+		!p.model.anyFaultPossible(s.answeredAt, now, "MeasureNode", "MeasureFilesystem", "ImageFsInfo"):
+		return findingf("pod %s is evicted for an observation of %s, and the node has not been observed "+
+			"since", p, s.answeredAt.Format(time.TimeOnly))
 	case v == nil || !s.askedAt.Before(n.victimDeadline):
 	case v.liveContainers > 0 && now.Before(n.victimDeadline):
 		return findingf("pod %s is evicted while the last victim, %s, still runs", p, v)
@@ -266,6 +293,14 @@ func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 			now.Sub(n.victimHardSince).Round(time.Second))
 	}
 	for _, c := range pressureConditions {
+		since := later(n.trueSince[c], m.agentStartedAt)
+		if !n.trueSince[c].IsZero() && now.Sub(n.lastMet[c]) < m.opts.Pressure.Transition &&
+			!n.stored[c] && m.objects.node != nil && now.Sub(since) > pressureReportBound &&
+			!m.anyFaultPossible(since, now, "PatchObject", "CreateObject", "WatchObjects",
+				"ObjectChanged", "GetObject") {
+			return findingf("the Node does not have %s, although a threshold of it was met at %s", c,
+				n.trueSince[c].Format(time.TimeOnly))
+		}
 		ended := n.lastMet[c].Add(m.opts.Pressure.Transition + pressureReportBound)
 		if n.stored[c] && now.After(ended) && now.After(m.agentStartedAt.Add(pressureReportBound)) &&
 			!m.anyFaultPossible(ended.Add(-pressureReportBound), now, "MeasureNode", "MeasureFilesystem",

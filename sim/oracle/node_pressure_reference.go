@@ -140,6 +140,11 @@ type askedUsage struct {
 type nodeSample struct {
 	askedAt, answeredAt time.Time
 	used                bool // a victim followed
+	// starved is set if a threshold of the source has been met for its grace period. Then starvedSince
+	// is when the first sample was answered since which that is so: while the pods are observed for
+	// it, others follow.
+	starved      bool
+	starvedSince time.Time
 }
 
 type usageSample struct {
@@ -341,8 +346,18 @@ func (n *pressureModel) noteUnknown(now time.Time, t *PressureThreshold, state *
 }
 
 func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, body any) {
-	n.samples[asked.source] = &nodeSample{askedAt: asked.at, answeredAt: now}
+	before, sample := n.samples[asked.source], &nodeSample{askedAt: asked.at, answeredAt: now}
+	n.samples[asked.source] = sample
 	defer n.forgetTries()
+	defer func() {
+		sample.starved = slices.ContainsFunc(n.states, func(s thresholdState) bool {
+			return s.starved && s.source == asked.source
+		})
+		sample.starvedSince = now
+		if before != nil && before.starved && !before.used && !before.askedAt.Before(n.victimEndedAt) {
+			sample.starvedSince = before.starvedSince
+		}
+	}()
 	for i := range m.opts.Pressure.Thresholds {
 		t, state := &m.opts.Pressure.Thresholds[i], &n.states[i]
 		if t.source() != asked.source {
@@ -408,8 +423,12 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	case truth.EventRecorded:
 		p := m.pods[f.PodUID]
 		_, isLow := lowResource(f.Message)
-		if p != nil && f.Reason == reasonEvicted && isLow {
+		switch {
+		case p == nil || f.Reason != reasonEvicted:
+		case isLow:
 			n.applyVictim(m, p, f)
+		default:
+			p.limitEvictedAt = f.Time
 		}
 	case truth.ContainerExited, truth.SandboxStopped: // its records may be removed much later
 		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {

@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,6 +61,9 @@ func (o *nodeShutdown) checkFact(m *model, f *truth.Fact) *finding {
 		}
 		return o.findMountedVolume(m, len(m.opts.Shutdown.Groups), f.Time)
 	case f.Kind == truth.StopRequested:
+		if finding := m.findLongGrace(f); finding != nil {
+			return finding
+		}
 		return o.findMountedVolume(m, m.groupOfStop(f), f.Time)
 	case f.Kind == truth.SandboxCreated:
 		return m.findStartInShutdown(f)
@@ -78,7 +82,7 @@ func (m *model) findEarlyRelease(now time.Time) *finding {
 	}
 	for _, p := range m.podsInOrder {
 		c := p.anyLiveContainer()
-		if c == nil || p.spec == nil || m.mayBeUnknown(c, now) || p.mayBeUnlisted(now) {
+		if c == nil || p.spec == nil || m.mayBeUnknown(c, now) || p.mayBeOverlooked(now) {
 			continue
 		}
 		group := p.shutdownGroup()
@@ -94,7 +98,7 @@ func (m *model) findEarlyRelease(now time.Time) *finding {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
-		if p.lacksFinalStatus() && !p.mayBeUnlisted(now) {
+		if p.lacksFinalStatus() && !p.mayBeOverlooked(now) {
 			return findingf("the machine may go down, but the API server has no final status of pod %s", p)
 		}
 	}
@@ -114,6 +118,37 @@ func (p *pod) mayBeUnlisted(now time.Time) bool {
 	return !p.static && m.agentStartedAt.After(p.firstDesiredAt) &&
 		(!isGiven || now.Sub(given) < releaseNoticeBound) &&
 		m.faultPossible("WatchObjects", m.agentStartedAt, now)
+}
+
+// mayBeOverlooked reports whether the agent may let the machine go down without regard to the pod:
+// the time of all groups has passed, or it was given the pod just now. An agent that may not know
+// all pods waits.
+func (p *pod) mayBeOverlooked(now time.Time) bool {
+	m := p.model
+	given, isGiven := m.given[p.uid]
+	isOver := now.Sub(m.shutdown.since) >= m.opts.Shutdown.total()-time.Second
+	return p.mayBeUnlisted(now) && (isOver || isGiven && now.Sub(given) < releaseNoticeBound)
+}
+
+// findLongGrace returns that a pod that the shutdown ends has longer than its group.
+func (m *model) findLongGrace(f *truth.Fact) *finding {
+	s, p := &m.shutdown, m.pods[f.PodUID]
+	if !s.underWay || s.missed || p == nil || !p.shutDown || len(p.specs) != 1 || p.timesDesired > 1 ||
+		p.wasRemoved() || p.hasProbes() || !p.pressureEvictedAt.IsZero() {
+		return nil // it may be stopped for another reason
+	}
+	period := m.opts.Shutdown.Groups[p.shutdownGroup()].Period
+	if grace := time.Duration(f.GraceSeconds) * time.Second; grace > period+2*time.Second {
+		return findingf("pod %s has %v to end, and its group in the shutdown has %v", p, grace, period)
+	}
+	return nil
+}
+
+// hasProbes reports whether a container of the pod may be stopped for a probe.
+func (p *pod) hasProbes() bool {
+	has := func(c v1.Container) bool { return c.LivenessProbe != nil || c.StartupProbe != nil }
+	return slices.ContainsFunc(p.spec.Spec.Containers, has) ||
+		slices.ContainsFunc(p.spec.Spec.InitContainers, has)
 }
 
 // releaseNoticeBound is for how long the agent may not go by a pod that it was given, when it lets
