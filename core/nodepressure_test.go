@@ -37,7 +37,7 @@ func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 	}
 }
 
-// Pods are ranked by what was allocated to them, not by what a resize asks for that was not granted.
+// Pods are ranked by what was allocated to them, not by what a resize asks for and was not granted.
 func TestCandidatesWithoutResize(t *testing.T) {
 	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "100m", 0))
 	p := n.agent.state.Pods["u1"]

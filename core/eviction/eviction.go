@@ -117,9 +117,9 @@ type Manager struct {
 	Decided bool `json:"decided,omitempty"`
 	Adopted bool `json:"adopted,omitempty"` // see Adopt
 
-	// ListedAt is when all pods were known. Waits is set while no pod is evicted because it is not known
-	// yet whether an earlier agent has evicted one or, with WaitsForDisk, because a pod that is over its
-	// own limit of a disk ends.
+	// ListedAt is when all pods were known. Waits is set while no pod is evicted because it is not
+	// known yet whether an earlier agent has evicted one or, with WaitsForDisk, because a pod ends that
+	// has exceeded its own limit of a disk.
 	ListedAt     time.Time `json:"listedAt"`
 	Waits        bool      `json:"waits,omitempty"`
 	WaitsForDisk bool      `json:"waitsForDisk,omitempty"`

@@ -503,8 +503,8 @@ func startSlowAttempt(t *testing.T) (h *harness, stats world.OpID) {
 	return h, h.plan()[0].Op
 }
 
-// While the usage of the pods is awaited, which may take half a minute, the node is observed: no pod
-// is evicted for what is not lacking any more, or cannot be measured any more.
+// While the usage of the pods is awaited, which may take half a minute, the node is observed: no
+// pod is evicted for what is not lacking any more, or cannot be measured any more.
 func TestNodeIsObservedDuringAnAttempt(t *testing.T) {
 	for _, test := range []struct {
 		answer any
@@ -533,7 +533,7 @@ func TestNodeIsObservedDuringAnAttempt(t *testing.T) {
 	}
 }
 
-// A pod that is over a limit of its own gives back what it holds of a disk: meanwhile none is
+// A pod that has exceeded a limit of its own gives back what it holds of a disk: meanwhile none is
 // evicted for a disk, also if the limit was noticed during the attempt, and one for memory is.
 func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{

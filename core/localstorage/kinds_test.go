@@ -40,7 +40,8 @@ func TestEveryKindCountsForThePod(t *testing.T) {
 func TestLimitOfInitContainer(t *testing.T) {
 	pod := newPod([]v1.Container{container("app", "")})
 	pod.Spec.Spec.InitContainers = []v1.Container{container("init", "1Ki")}
-	if !hasLimits(&pod.Spec.Spec) || hasLimits(&newPod([]v1.Container{container("app", "")}).Spec.Spec) {
+	without := newPod([]v1.Container{container("app", "")})
+	if !hasLimits(&pod.Spec.Spec) || hasLimits(&without.Spec.Spec) {
 		t.Error("the limit of an init container is not seen")
 	}
 }

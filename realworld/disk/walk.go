@@ -34,8 +34,8 @@ type walker struct {
 	ctx context.Context
 	// visit is called for each file and directory of the tree, for a directory after its content.
 	visit func(entry) error
-	// mounts are the paths of mount points that are not even looked at, since what is mounted there may
-	// hang, and mountNames their last names. Nil: the walk notices another mount when it gets there.
+	// mounts are the paths of mount points that are not even looked at, since what is mounted there
+	// may hang, and mountNames their last names. Nil: the walk notices a mount when it gets there.
 	mounts, mountNames map[string]bool
 
 	mount  uint64  // mount ID of the root

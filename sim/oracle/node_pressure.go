@@ -44,11 +44,11 @@ const (
 	// usageTriesMax is how often statistics of the pods are requested for a victim before the pods may
 	// be ranked by what is known.
 	usageTriesMax = 3
-	// sampleAgeMax is how old the newest observation of the node may be at an eviction: its period, and
-	// a step.
+	// sampleAgeMax is how old the newest observation of the node may be at an eviction: its period,
+	// and a step.
 	sampleAgeMax = 12 * time.Second
-	// usageAgeMax is how long before an eviction the pods may have been observed: by two requests, each
-	// of which has its time limit.
+	// usageAgeMax is how long before an eviction the pods may have been observed: by two requests,
+	// each of which has its time limit.
 	usageAgeMax = time.Minute
 	// usageNoticeBound is how long before a list of containers a container must have started to be
 	// in it for certain.
@@ -294,23 +294,35 @@ func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	}
 	for _, c := range pressureConditions {
 		since := later(n.trueSince[c], m.agentStartedAt)
-		if !n.trueSince[c].IsZero() && now.Sub(n.lastMet[c]) < m.opts.Pressure.Transition &&
+		lastMet := n.lastMetOf(m, c, now)
+		if !n.trueSince[c].IsZero() && now.Sub(lastMet) < m.opts.Pressure.Transition &&
 			!n.stored[c] && m.objects.node != nil && now.Sub(since) > pressureReportBound &&
 			!m.anyFaultPossible(since, now, "PatchObject", "CreateObject", "WatchObjects",
 				"ObjectChanged", "GetObject") {
 			return findingf("the Node does not have %s, although a threshold of it was met at %s", c,
 				n.trueSince[c].Format(time.TimeOnly))
 		}
-		ended := n.lastMet[c].Add(m.opts.Pressure.Transition + pressureReportBound)
+		ended := lastMet.Add(m.opts.Pressure.Transition + pressureReportBound)
 		if n.stored[c] && now.After(ended) && now.After(m.agentStartedAt.Add(pressureReportBound)) &&
 			!m.anyFaultPossible(ended.Add(-pressureReportBound), now, "MeasureNode", "MeasureFilesystem",
 				"PatchObject",
 				"WatchObjects", "ObjectChanged", "GetObject") {
 			return findingf("the Node has %s, although no threshold of it was met since %s", c,
-				n.lastMet[c].Format(time.TimeOnly))
+				lastMet.Format(time.TimeOnly))
 		}
 	}
 	return nil
+}
+
+// lastMetOf returns when a threshold of a condition was last met: now, if one was met when its
+// signal was last observed. Images are removed, or a victim ends, while nothing is observed.
+func (n *pressureModel) lastMetOf(m *model, c v1.NodeConditionType, now time.Time) time.Time {
+	for i := range n.states {
+		if m.opts.Pressure.Thresholds[i].condition() == c && !n.states[i].metSince.IsZero() {
+			return now
+		}
+	}
+	return n.lastMet[c]
 }
 
 func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
@@ -364,7 +376,8 @@ func (m *model) checkConditions(now time.Time, request any) *finding {
 		if !isPressureCondition(c.Type) {
 			continue
 		}
-		last, met := n.lastMet[c.Type]
+		_, met := n.lastMet[c.Type]
+		last := n.lastMetOf(m, c.Type, now)
 		isTrue, wasTrue := c.Status == v1.ConditionTrue, n.stored[c.Type]
 		if isTrue != wasTrue {
 			n.flippedAt = now
