@@ -2279,7 +2279,7 @@ var mutants = []mutant{
 		// The observations of other signals end it.
 		name:     "a condition ends while its signal cannot be observed",
 		file:     "core/eviction/observe.go",
-		old:      "	m.noteMetThresholds(ev.Time)\n",
+		old:      "	m.noteUnmeasured(source, ev.Time)\n",
 		new:      "",
 		scenario: "memory-storm", seeds: "16-35",
 	},

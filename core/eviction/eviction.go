@@ -118,8 +118,8 @@ type Manager struct {
 	Adopted bool `json:"adopted,omitempty"` // see Adopt
 
 	// ListedAt is when all pods were known. Waits is set while no pod is evicted because it is not
-	// known yet whether an earlier agent has evicted one or, with WaitsForDisk, because a pod ends that
-	// has exceeded its own limit of a disk.
+	// known yet whether an earlier agent has evicted one or, with WaitsForDisk, because a pod ends
+	// that has exceeded its own limit of a disk.
 	ListedAt     time.Time `json:"listedAt"`
 	Waits        bool      `json:"waits,omitempty"`
 	WaitsForDisk bool      `json:"waitsForDisk,omitempty"`

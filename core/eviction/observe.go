@@ -90,7 +90,7 @@ func (m *Manager) noteFailure(source int, ev world.Event, env *Env) {
 	env.Effects.Log(world.LevelError, "Eviction manager: failed to observe the node", "err",
 		ev.Err.Error())
 	m.Sources[source].FailedAt = ev.Time
-	m.noteMetThresholds(ev.Time)
+	m.noteUnmeasured(source, ev.Time)
 	if source != sourceNode && ev.Err.Has(world.KindNotFound) {
 		m.InfoAt = time.Time{}
 	}
@@ -153,28 +153,37 @@ func (m *Manager) evaluate(source int, now time.Time) {
 				t.MetSince = now
 			}
 			t.Starved = now.Sub(t.MetSince) >= t.Grace
+			m.noteMet(t.Signal.condition(), now)
+		case !t.MetSince.IsZero(): // the observation lacks the signal: the threshold stays met
+			m.noteMet(t.Signal.condition(), now)
 		}
 	}
 	m.updatePressure(now)
 }
 
-// updatePressure determines which conditions are met, or were within the transition period. A
-// threshold that was met stays so until its signal has been observed above it: it may be
-// unmeasured for long, or not be looked at, while images are removed or a victim ends.
-func (m *Manager) updatePressure(now time.Time) {
-	m.noteMetThresholds(now)
-	m.Pressure = nil
-	for _, c := range pressureConditions {
-		if at, met := m.LastMet[c]; met && now.Sub(at) < m.Transition {
-			m.Pressure = append(m.Pressure, c)
+// noteUnmeasured keeps the conditions of the thresholds of a source that were met when it was last
+// observed: a condition does not end while its signal cannot be measured. No pod is evicted without
+// an observation.
+func (m *Manager) noteUnmeasured(source int, now time.Time) {
+	for i := range m.Thresholds {
+		t := &m.Thresholds[i]
+		if m.sourceOf(t.Signal) == source && !t.MetSince.IsZero() {
+			m.noteMet(t.Signal.condition(), now)
 		}
 	}
 }
 
-func (m *Manager) noteMetThresholds(now time.Time) {
-	for i := range m.Thresholds {
-		if t := &m.Thresholds[i]; !t.MetSince.IsZero() {
-			m.noteMet(t.Signal.condition(), now)
+// updatePressure determines which conditions are met, or were within the transition period. A
+// threshold that was met stays so until its signal is observed again: nothing looks while images
+// are removed, or a victim ends, which may take longer than the period.
+func (m *Manager) updatePressure(now time.Time) {
+	m.Pressure = nil
+	for _, c := range pressureConditions {
+		isMet := slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
+			return t.Signal.condition() == c && !t.MetSince.IsZero()
+		})
+		if at, met := m.LastMet[c]; isMet || met && now.Sub(at) < m.Transition {
+			m.Pressure = append(m.Pressure, c)
 		}
 	}
 }

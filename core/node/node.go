@@ -105,7 +105,7 @@ type Node struct {
 	CheckDemanded  bool   `json:"checkDemanded,omitempty"`
 	ReportDemanded bool   `json:"reportDemanded,omitempty"`
 	ReportInFlight bool   `json:"reportInFlight,omitempty"` // the status in flight was demanded
-	Reports        uint64 `json:"reports"` // statuses written
+	Reports        uint64 `json:"reports"`                  // statuses written
 	// EventsInFlight are the Events to record when the status in flight is written.
 	EventsInFlight []Event `json:"eventsInFlight,omitempty"`
 	// Unschedulable is whether the object was cordoned when the last Event about that was recorded.
