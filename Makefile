@@ -58,6 +58,11 @@ uninstall: ## remove what make install has installed, with the same variables
 deb: ## build the Debian package bin/seedlet_VERSION_ARCHITECTURE.deb
 	@hack/deb.sh bin
 
+.PHONY: image
+image: ## build an image of the agent, bin/seedlet-image.tar
+	@go build -o .cache/playground ./cmd/playground
+	@.cache/playground image
+
 .PHONY: run
 run: ## run the agent on a real containerd with example pods, until Ctrl-C or DURATION
 	@echo '· building'

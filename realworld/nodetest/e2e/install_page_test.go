@@ -62,7 +62,8 @@ func parseInstallPage(text string) installPage {
 // parseConsole returns the commands of a console.
 func parseConsole(code string) []pageCommand {
 	var commands []pageCommand
-	for line := range strings.Lines(code) {
+	continued := regexp.MustCompile(`\\\n *`)
+	for line := range strings.Lines(continued.ReplaceAllString(code, "")) {
 		if command, is := strings.CutPrefix(line, "$ "); is {
 			commands = append(commands, pageCommand{line: strings.TrimSuffix(command, "\n")})
 		} else if len(commands) > 0 {
@@ -125,13 +126,14 @@ func (r *reader) follow(t *testing.T, s pageSection, check func(line string)) {
 }
 
 func TestParseInstallPage(t *testing.T) {
-	page := parseInstallPage("# A\n\ntext\n\n## B\n\n```console\n$ one\nits\noutput\n$ two\n```\n\n" +
+	page := parseInstallPage("# A\n\ntext\n\n## B\n\n```console\n$ one\nits\noutput\n" +
+		"$ two \\\n    more\n```\n\n" +
 		"Write `x` to `/a/b`:\n\n```yaml\na: 1\n```\n\n## C\n\ntext:\n\n```sh\nnot written\n```\n")
 	if len(page) != 2 || page[0].heading != "B" || len(page[1].commands)+len(page[1].files) != 0 {
 		t.Fatalf("got %+v", page)
 	}
 	if c := page[0].commands; len(c) != 2 || c[0] != (pageCommand{"one", "its\noutput\n"}) ||
-		c[1] != (pageCommand{line: "two"}) {
+		c[1] != (pageCommand{line: "two more"}) {
 		t.Errorf("commands %+v", c)
 	}
 	if f := page[0].files; len(f) != 1 || f[0] != (pageFile{"/a/b", "a: 1\n"}) {

@@ -35,6 +35,7 @@ func TestPackage(t *testing.T) {
 		"When it goes wrong":                 p.follow,
 		"Remove it":                          p.testRemove,
 		"From a checkout, without a package": p.testInstall,
+		"As a container":                     p.testContainer,
 	}
 	for _, section := range p.page {
 		check := checks[section.heading]
@@ -78,7 +79,8 @@ func newPackagedNode(t *testing.T) *packagedNode {
 	p := &packagedNode{page: readInstallPage(t, checkout), suite: &suite{node: node,
 		agent: &agent{manifestDir: "/etc/kubernetes/manifests", sampleImage: node.Images.Sample}}}
 	p.reader = reader{checkout: checkout, env: []string{"AGENT=" + binary, "DEB_COMPRESSION=none",
-		"SOURCE_DATE_EPOCH=1"}}
+		"SOURCE_DATE_EPOCH=1",
+		"CONTAINERD_ADDRESS=" + strings.TrimPrefix(node.Endpoint, "unix://")}}
 	dir := t.TempDir()
 	for _, name := range []string{"above", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -88,13 +90,11 @@ func newPackagedNode(t *testing.T) *packagedNode {
 	run(t, "mount", "-t", "overlay", "overlay", checkout, "-o",
 		fmt.Sprintf("lowerdir=%s,upperdir=%[2]s/above,workdir=%[2]s/work", checkout, dir))
 	t.Cleanup(func() { run(t, "umount", "--lazy", checkout) })
-	if err := os.MkdirAll("/run/containerd", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	err = os.Symlink(strings.TrimPrefix(node.Endpoint, "unix://"), "/run/containerd/containerd.sock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	// A link would lead out of what the agent in a container has of the machine.
+	run(t, "install", "-D", "/dev/null", "/run/containerd/containerd.sock")
+	run(t, "mount", "--bind", strings.TrimPrefix(node.Endpoint, "unix://"),
+		"/run/containerd/containerd.sock")
+	t.Cleanup(func() { run(t, "umount", "/run/containerd/containerd.sock") })
 	// The policy of a container that is no machine: no package may start a service.
 	if err := os.RemoveAll("/usr/sbin/policy-rc.d"); err != nil {
 		t.Fatal(err)
@@ -258,15 +258,7 @@ func (p *packagedNode) testReplace(t *testing.T, s pageSection) {
 		t.Errorf("the kubelet's package is %q", state)
 	}
 	run(t, "dpkg", "--audit")
-	p.agent.addManifest(t, "kept", podManifest("kept", `
-  containers:
-  - name: main
-    image: sample
-    args: [sleep]
-    volumeMounts: [{name: memory, mountPath: /memory}]
-  volumes:
-  - {name: memory, emptyDir: {medium: Memory}}`))
-	p.waitRunning(t, "kept", "main", 0)
+	p.addMemoryPod(t, "kept")
 	p.running = p.runningLines(t)
 	t.Logf("running:\n%s", strings.Join(p.running, "\n"))
 	testUnitLimits(t)
@@ -274,6 +266,30 @@ func (p *packagedNode) testReplace(t *testing.T, s pageSection) {
 		return strings.Contains(run(t, "journalctl", "--no-pager", "--unit=kubelet"),
 			`"the chains of iptables are there" program="iptables"`)
 	})
+}
+
+// addMemoryPod adds a pod with a volume in memory, named as the pod, and waits until it runs.
+func (p *packagedNode) addMemoryPod(t *testing.T, name string) {
+	t.Helper()
+	p.agent.addManifest(t, name, podManifest(name, fmt.Sprintf(`
+  containers:
+  - name: main
+    image: sample
+    args: [sleep]
+    volumeMounts: [{name: %[1]s, mountPath: /memory}]
+  volumes:
+  - {name: %[1]s, emptyDir: {medium: Memory}}`, name)))
+	p.waitRunning(t, name, "main", 0)
+}
+
+// checkMounted checks that the machine sees the mount of a volume.
+func checkMounted(t *testing.T, volume string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/1/mountinfo")
+	if err != nil || !strings.Contains(string(mounts),
+		"/volumes/kubernetes.io~empty-dir/"+volume+" ") {
+		t.Errorf("the machine does not see the mount of the volume %s: %v", volume, err)
+	}
 }
 
 // testUnitLimits checks that the limits of the unit hold, and that the machine sees the agent's
@@ -296,10 +312,7 @@ func testUnitLimits(t *testing.T) {
 			t.Errorf("the agent is in %s, the machine in %s: %v", own, machine, err)
 		}
 	}
-	mounts, err := os.ReadFile("/proc/1/mountinfo")
-	if err != nil || !strings.Contains(string(mounts), "/volumes/kubernetes.io~empty-dir/memory ") {
-		t.Errorf("the machine does not see the mount of the volume: %v", err)
-	}
+	checkMounted(t, "kept")
 }
 
 // testGoBack checks that the kubelet's package is back.
@@ -407,7 +420,7 @@ func (p *packagedNode) testRemove(t *testing.T, s pageSection) {
 	if isActive("kubelet") {
 		t.Error("the service is active")
 	}
-	for _, pattern := range []string{"/var/lib/kubelet/pods/*/volumes/*/memory",
+	for _, pattern := range []string{"/var/lib/kubelet/pods/*/volumes/*/kept",
 		"/var/lib/kubelet/config.yaml", "/etc/kubernetes/manifests/kept.yaml", "/var/log/pods/*kept*"} {
 		if found, err := filepath.Glob(pattern); err != nil || len(found) != 1 {
 			t.Errorf("%s: %q, %v", pattern, found, err)
@@ -445,4 +458,30 @@ func (p *packagedNode) testInstall(t *testing.T, s pageSection) {
 	if found, err := filepath.Glob("/usr/local/lib/systemd/system/*"); err != nil || len(found) > 0 {
 		t.Errorf("left: %q, %v", found, err)
 	}
+}
+
+// testContainer checks that the agent in a container knows the pods, and that the machine sees what
+// it mounts. The runtime's directory is where this node has it.
+func (p *packagedNode) testContainer(t *testing.T, s pageSection) {
+	const start = " agent /seedlet "
+	for i, command := range s.commands {
+		before, after, is := strings.Cut(command.line, start)
+		if is {
+			before = strings.ReplaceAll(before, "/var/lib/containerd", p.node.Dir)
+			s.commands[i].line = before + start + "--hostname-override=" + nodeName +
+				" --kernel-settings-root= " + after
+		}
+	}
+	// On a machine that is none itself, systemd leaves this to the one around it.
+	run(t, "mount", "--make-rshared", "/")
+	run(t, "systemctl", "disable", "--now", "kubelet")
+	p.followWith(t, s, func(line string) {
+		if !strings.HasPrefix(line, "curl ") {
+			return
+		}
+		p.checkUntouched(t, line)
+		p.addMemoryPod(t, "contained")
+		checkMounted(t, "contained")
+		p.running = p.runningLines(t)
+	})
 }
