@@ -5,6 +5,7 @@
 # the program and of the service; BINDIR, UNITDIR, DEFAULTDIR; DESTDIR, which is put before all of
 # them; KUBEADM=yes for kubeadm's drop-in.
 set -euo pipefail
+umask 022
 cd "$(dirname "$0")/.."
 
 case $NAME in
