@@ -12,6 +12,17 @@ SEEDS ?= 1-40
 CORPUS ?= .cache/fuzz
 export CGO_ENABLED ?= 0
 
+# Where make install puts the agent (docs/install.md).
+NAME ?= seedlet
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+DEFAULTDIR ?= /etc/default
+KUBEADM ?= no
+DESTDIR ?=
+# What is given away says neither where nor when it was built.
+export RELEASE_FLAGS ?= -trimpath -buildvcs=false -ldflags='-s -w -buildid='
+
 .PHONY: help
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -20,12 +31,37 @@ help: ## show this list
 	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
 	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
 	@echo 'make soak: CORPUS=.cache/fuzz  the folder of what was found: failures/*.yaml, corpus.json'
+	@echo 'make install: NAME=seedlet or kubelet; PREFIX=/usr/local, BINDIR, UNITDIR, DEFAULTDIR, DESTDIR; KUBEADM=yes'
+	@echo '           for a node of kubeadm'
 	@echo 'make mutants: COUNT=45 changes of the source drawn from SEED=1, judged by SEEDS=1-40 of each scenario'
 
 .PHONY: build
 build: ## build bin/seedlet and bin/seedsim
 	go build -o bin/seedlet ./cmd/seedlet
 	go build -o bin/seedsim ./cmd/seedsim
+
+.PHONY: install uninstall
+install: export AGENT ?= bin/seedlet
+install uninstall: export NAME := $(NAME)
+install uninstall: export BINDIR := $(BINDIR)
+install uninstall: export UNITDIR := $(UNITDIR)
+install uninstall: export DEFAULTDIR := $(DEFAULTDIR)
+install uninstall: export KUBEADM := $(KUBEADM)
+install uninstall: export DESTDIR := $(DESTDIR)
+install: ## install what make build has built, as a service; see below
+	@hack/install.sh install
+
+uninstall: ## remove what make install has installed, with the same variables
+	@hack/install.sh uninstall
+
+.PHONY: deb
+deb: ## build the Debian package bin/seedlet_VERSION_ARCHITECTURE.deb
+	@hack/deb.sh bin
+
+.PHONY: image
+image: ## build an image of the agent, bin/seedlet-image.tar
+	@go build -o .cache/playground ./cmd/playground
+	@.cache/playground image
 
 .PHONY: run
 run: ## run the agent on a real containerd with example pods, until Ctrl-C or DURATION

@@ -6,6 +6,7 @@
 //	playground         run, from the root of the checkout
 //	playground cluster start a real control plane with a node of it, until Ctrl-C or for DURATION
 //	playground setup   only install what running and testing need
+//	playground image   write an image of the agent to bin/seedlet-image.tar
 //
 // Environment: CONTAINER_RUNTIME_ENDPOINT (a runtime to use, as in unix:///run/x.sock) and
 // DURATION (a Go duration; the exit code then depends on whether the pods reached their expected
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -41,6 +43,8 @@ func main() {
 		err = setup(interrupted)
 	case "cluster":
 		err = runCluster(interrupted, settings)
+	case "image":
+		err = writeImage(interrupted, os.Getenv("AGENT"))
 	default:
 		err = run(interrupted, forced, settings)
 	}
@@ -52,7 +56,7 @@ func main() {
 
 // settings are the arguments and environment of the user.
 type settings struct {
-	command  string        // setup, cluster, or empty
+	command  string        // setup, cluster, image, or empty
 	endpoint string        // empty to look for a runtime
 	duration time.Duration // zero: until Ctrl-C
 }
@@ -60,10 +64,10 @@ type settings struct {
 func readSettings(args []string, env func(string) string) (settings, error) {
 	s := settings{endpoint: env("CONTAINER_RUNTIME_ENDPOINT")}
 	switch {
-	case len(args) == 1 && (args[0] == "setup" || args[0] == "cluster"):
+	case len(args) == 1 && slices.Contains([]string{"setup", "cluster", "image"}, args[0]):
 		s.command = args[0]
 	case len(args) > 0:
-		return s, fmt.Errorf("arguments %q: want none, setup or cluster", args)
+		return s, fmt.Errorf("arguments %q: want none, setup, cluster or image", args)
 	}
 	if text := env("DURATION"); text != "" {
 		d, err := time.ParseDuration(text)

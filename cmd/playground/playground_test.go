@@ -121,6 +121,7 @@ func TestReadSettings(t *testing.T) {
 		{nil, "30s", ""},
 		{[]string{"setup"}, "", ""},
 		{[]string{"cluster"}, "", ""},
+		{[]string{"image"}, "", ""},
 		{[]string{"stop"}, "", `arguments ["stop"]`},
 		{[]string{"setup", "cluster"}, "", `arguments ["setup" "cluster"]`},
 		{nil, "30", "DURATION=30: want a positive duration"},

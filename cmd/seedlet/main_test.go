@@ -369,6 +369,7 @@ func endInOrder(t *testing.T, cmd *exec.Cmd, notified <-chan string) {
 	}
 }
 
+// An agent that cannot listen does not notify systemd that it is ready.
 func TestPortInUse(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -376,8 +377,16 @@ func TestPortInUse(t *testing.T) {
 	}
 	defer listener.Close()
 	port := listener.Addr().(*net.TCPAddr).Port
-	cmd := command(t, "--healthz-port", fmt.Sprint(port), "--root-dir", t.TempDir())
+	dir := t.TempDir()
+	notified := notifySocket(t, filepath.Join(dir, "notify.sock"))
+	cmd := command(t, "--healthz-port", fmt.Sprint(port), "--root-dir", filepath.Join(dir, "root"))
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+filepath.Join(dir, "notify.sock"))
 	out, _ := cmd.CombinedOutput()
+	select {
+	case state := <-notified:
+		t.Errorf("systemd is told %q", state)
+	case <-time.After(50 * time.Millisecond):
+	}
 	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "healthz port") {
 		t.Errorf("exit code %d, says %q", cmd.ProcessState.ExitCode(), out)
 	}

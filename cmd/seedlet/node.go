@@ -103,10 +103,10 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	defer n.close()
-	notify(daemon.SdNotifyReady)
+	logError(notify(daemon.SdNotifyReady))
 	go dropStartPages(ctx)
 	n.watched(ctx, every, func() { n.runner.Run(ctx, n.loop, boot) })
-	notify(daemon.SdNotifyStopping)
+	logError(notify(daemon.SdNotifyStopping))
 	klog.InfoS("shut down; pods keep running", "reason", context.Cause(ctx))
 	return nil
 }
@@ -305,9 +305,9 @@ func (n *node) close() {
 }
 
 // notify sends a state to systemd (sd_notify), if systemd has started the agent.
-func notify(state string) {
+func notify(state string) error {
 	_, err := daemon.SdNotify(false, state)
-	logError(err)
+	return err
 }
 
 func logError(err error) {

@@ -28,16 +28,20 @@ func watchdogInterval() (time.Duration, error) {
 	return limit / 2, nil
 }
 
+// watchdogRetry is how long after a failure the watchdog is notified again, once. Without it, one
+// failure would leave the next notification for the moment in which the watchdog expires.
+const watchdogRetry = time.Second
+
 // feedWatchdog notifies systemd's watchdog as long as the agent is healthy. Once the agent is
 // unhealthy for longer than the watchdog's timeout, systemd restarts it.
 func feedWatchdog(ctx context.Context, every time.Duration, healthy func(context.Context) error,
-	notify func(state string)) {
+	notify func(state string) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		switch err := healthy(ctx); {
 		case err == nil:
-			notify(daemon.SdNotifyWatchdog)
+			logError(notifyTwice(ctx, notify))
 		case ctx.Err() == nil:
 			klog.ErrorS(err, "unhealthy: systemd's watchdog is not fed")
 		}
@@ -46,5 +50,18 @@ func feedWatchdog(ctx context.Context, every time.Duration, healthy func(context
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// notifyTwice notifies the watchdog, and again if that failed.
+func notifyTwice(ctx context.Context, notify func(state string) error) error {
+	if notify(daemon.SdNotifyWatchdog) == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(watchdogRetry):
+		return notify(daemon.SdNotifyWatchdog)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,11 +22,12 @@ func TestFeed(t *testing.T) {
 			return nil
 		}
 		notified := 0
-		go feedWatchdog(ctx, 10*time.Second, healthy, func(state string) {
+		go feedWatchdog(ctx, 10*time.Second, healthy, func(state string) error {
 			if state != "WATCHDOG=1" {
 				t.Errorf("notified %q", state)
 			}
 			notified++
+			return nil
 		})
 		for _, step := range []struct {
 			stuck    bool
@@ -40,6 +42,27 @@ func TestFeed(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// A notification that fails is repeated once, after a second.
+func TestFeedAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		healthy := func(context.Context) error { return nil }
+		began := time.Now()
+		var at []time.Duration
+		go feedWatchdog(ctx, 10*time.Second, healthy, func(string) error {
+			at = append(at, time.Since(began))
+			return errors.New("refused")
+		})
+		time.Sleep(15 * time.Second)
+		cancel()
+		synctest.Wait()
+		want := []time.Duration{0, time.Second, 10 * time.Second, 11 * time.Second}
+		if !slices.Equal(at, want) {
+			t.Errorf("notified at %v, want %v", at, want)
+		}
 	})
 }
 

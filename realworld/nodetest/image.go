@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -46,25 +49,38 @@ func BuildProgram(ctx context.Context, program string) ([]byte, error) {
 	return data, nil
 }
 
-// layerOf packs the binary of a program and the directories that programs expect, without
-// timestamps.
-func layerOf(program string, binary []byte) (v1.Layer, error) {
+// imageFile is a file of an image beside the program: a link, or one with content.
+type imageFile struct{ name, link, content string }
+
+// tarOf is the program as the tar that "kubectl cp" runs: the sample is one.
+func tarOf(program string) imageFile { return imageFile{name: "bin/tar", link: "../" + program} }
+
+// layerOf packs the binary of a program, more files, and the directories that programs expect,
+// without timestamps.
+func layerOf(program string, binary []byte, more ...imageFile) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	headers := []*tar.Header{
 		{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755},
 		{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777},
 		{Typeflag: tar.TypeDir, Name: "bin/", Mode: 0o755},
-		{Typeflag: tar.TypeSymlink, Name: "bin/tar", Linkname: "../" + program, Mode: 0o777},
 		{Typeflag: tar.TypeReg, Name: program, Mode: 0o755, Size: int64(len(binary))},
+	}
+	contents := map[string][]byte{program: binary}
+	for _, f := range more {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, Size: int64(len(f.content))}
+		if f.link != "" {
+			h = &tar.Header{Typeflag: tar.TypeSymlink, Name: f.name, Linkname: f.link, Mode: 0o777}
+		}
+		headers, contents[f.name] = append(headers, h), []byte(f.content)
 	}
 	for _, h := range headers {
 		if err := w.WriteHeader(h); err != nil {
 			return nil, fmt.Errorf("packing %s: %w", program, err)
 		}
-	}
-	if _, err := w.Write(binary); err != nil {
-		return nil, fmt.Errorf("packing %s: %w", program, err)
+		if _, err := w.Write(contents[h.Name]); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", program, err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("packing %s: %w", program, err)
@@ -92,4 +108,46 @@ func imageOf(layer v1.Layer, entrypoint, command []string) (v1.Image, error) {
 	config.OS, config.Architecture = "linux", runtime.GOARCH
 	config.Config.Entrypoint, config.Config.Cmd = entrypoint, command
 	return mutate.ConfigFile(image, config)
+}
+
+// WriteAgentImage writes an image of the agent as an archive that container runtimes import, and
+// returns its reference. The image has the binary as /seedlet and /bin/kubelet, and the users,
+// among which the agent looks for one that pods get IDs from.
+func WriteAgentImage(path, version string, binary []byte) (string, error) {
+	if err := checkStatic(binary); err != nil {
+		return "", err
+	}
+	layer, err := layerOf("seedlet", binary, imageFile{name: "bin/kubelet", link: "../seedlet"},
+		imageFile{name: "etc/passwd", content: "root:x:0:0:root:/:/sbin/nologin\n"})
+	if err != nil {
+		return "", err
+	}
+	ref := "seedlet.dev/seedlet:" + version
+	image, err := imageOf(layer, []string{"/seedlet"}, nil)
+	if err != nil {
+		return "", fmt.Errorf("making image %s: %w", ref, err)
+	}
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return "", fmt.Errorf("naming image %s: %w", ref, err)
+	}
+	if err := tarball.WriteToFile(path, tag, image); err != nil {
+		return "", fmt.Errorf("writing image %s: %w", ref, err)
+	}
+	return ref, nil
+}
+
+// checkStatic returns an error for a program that needs an interpreter, and with it libraries,
+// which an image of one program does not have.
+func checkStatic(binary []byte) error {
+	file, err := elf.NewFile(bytes.NewReader(binary))
+	if err != nil {
+		return fmt.Errorf("reading a program: %w", err)
+	}
+	for _, part := range file.Progs {
+		if part.Type == elf.PT_INTERP {
+			return errors.New("the program needs libraries: build it with CGO_ENABLED=0")
+		}
+	}
+	return nil
 }

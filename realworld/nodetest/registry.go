@@ -35,7 +35,7 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	sample, err := layerOf("sample", binary)
+	sample, err := layerOf("sample", binary, tarOf("sample"))
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (r *Registry) Publish(ctx context.Context, named string) error {
 // PublishProgram serves an image whose entry point is a program, and returns its reference.
 func (r *Registry) PublishProgram(ctx context.Context, program string, binary []byte) (string,
 	error) {
-	layer, err := layerOf(program, binary)
+	layer, err := layerOf(program, binary, tarOf(program))
 	if err != nil {
 		return "", err
 	}

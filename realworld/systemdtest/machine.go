@@ -31,6 +31,7 @@ import (
 
 // Files that tests on systemd and D-Bus need, and the Debian packages that have them.
 var packages = map[string]string{
+	"/usr/bin/curl":           "curl",
 	"/usr/bin/systemd-nspawn": "systemd-container",
 	"/lib/systemd/systemd":    "systemd",
 	"/usr/bin/dbus-daemon":    "dbus",

@@ -49,14 +49,17 @@ type agent struct {
 	cmd         *exec.Cmd
 }
 
-// seedletBinary is the agent's binary, built once for all tests.
+// seedletBinary is the agent's binary, built once for all tests. It needs no library, as the one
+// that the Makefile builds.
 var seedletBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "seedlet-e2e-")
 	if err != nil {
 		return "", err
 	}
 	path, built := filepath.Join(dir, "seedlet"), filepath.Join(dir, "built")
-	out, err := exec.Command("go", "build", "-o", built, "seedlet.dev/cmd/seedlet").CombinedOutput()
+	cmd := exec.Command("go", "build", "-o", built, "seedlet.dev/cmd/seedlet")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building seedlet: %w\n%s", err, out)
 	}

@@ -10,8 +10,8 @@
 // of a real cluster, and BenchmarkHundredPods compares the start of a hundred pods there with the
 // time that the runtime alone needs for them. TestCSI gives pods of a cluster volumes of a real
 // CSI driver with the real sidecars, and kills the agent and the driver. TestSystemd and
-// TestSystemdCluster run on a machine where systemd makes the cgroups. The containers run
-// cmd/sample.
+// TestSystemdCluster run on a machine where systemd makes the cgroups. TestPackage installs the
+// agent as a service, by the commands of docs/install.md. The containers run cmd/sample.
 //
 // Start reading at TestPods. The helpers are methods of suite (suite_test.go), which is a node with
 // an agent, and of clusterSuite (cluster_test.go), which adds a cluster.
