@@ -61,7 +61,30 @@ func TestNodeShutdown(t *testing.T) {
 		t.Errorf("logind waits %s µs, want 50 s", most)
 	}
 
+	s.testPlannedShutdown(t)
 	s.testShutdown(t)
+}
+
+// testPlannedShutdown plans a shutdown and cancels that, as an administrator does: nothing ends.
+func (s *suite) testPlannedShutdown(t *testing.T) {
+	planned := func() string {
+		return run(t, "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
+			"org.freedesktop.login1.Manager", "ScheduledShutdown")
+	}
+	run(t, "shutdown", "--poweroff", "+10")
+	s.eventually(t, "a shutdown is planned", func() bool {
+		return strings.Contains(planned(), `"poweroff"`)
+	})
+	run(t, "shutdown", "-c")
+	s.eventually(t, "no shutdown is planned", func() bool {
+		return !strings.Contains(planned(), `"poweroff"`)
+	})
+	if !holdsLock(t) {
+		t.Error("the lock was released for a shutdown that was planned and cancelled")
+	}
+	for _, name := range shutdownPods {
+		s.waitRunning(t, name, "main", 0)
+	}
 }
 
 // shutdownPods are the pods that run when a machine shuts down: one with a preStop hook, one that
