@@ -90,8 +90,11 @@ func (a *Agent) diskFreedBy() time.Time {
 func (a *Agent) adoptEvicted(p *pod.Pod) {
 	m, end := &a.state.Eviction, &p.Termination
 	recorded := p.Record.Termination
-	isEnding := p.Stage == pod.Terminating || p.Stage == pod.Terminated && !p.HasFreedDisk() &&
-		recorded != nil && recorded.Since.Before(a.state.Node.Wall.Date(a.state.BootedAt))
+	// A victim of this agent that has ended was waited for already, as long as its deadline said.
+	isOfEarlierAgent := recorded != nil &&
+		recorded.Since.Before(a.state.Node.Wall.Date(a.state.BootedAt))
+	holdsDisk := p.Stage == pod.Terminated && !p.HasFreedDisk()
+	isEnding := p.Stage == pod.Terminating || holdsDisk && isOfEarlierAgent
 	if isEnding && end.UnderPressure && p.Record.Loaded {
 		m.AdoptVictim(p.UID, end.Since.Add(end.Grace), a.state.Now)
 	}

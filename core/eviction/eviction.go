@@ -188,7 +188,7 @@ type Victim struct {
 	// HoldsDisk is set if the pod was evicted for a file system: it has ended when its volumes and
 	// containers are removed, which may take longer than the end of its processes.
 	HoldsDisk bool `json:"holdsDisk,omitempty"`
-	// Soft is set if the pod has the grace period of a soft threshold.
+	// Soft is set if the pod has longer to end than a hard threshold would give it.
 	Soft bool `json:"soft,omitempty"`
 }
 

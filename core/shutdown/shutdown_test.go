@@ -268,8 +268,8 @@ func TestCancellation(t *testing.T) {
 	}
 }
 
-// An agent that is started in the middle knows from the state file that no pod is to be admitted
-// before logind has answered, and goes on.
+// An agent that is started in the middle admits no pod before logind has answered, and goes on with
+// the time that the state file gives.
 func TestRestartInTheMiddle(t *testing.T) {
 	started, err := json.Marshal(Content{StartTime: t0.Add(-4 * time.Second)})
 	if err != nil {

@@ -133,6 +133,9 @@ func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 		s := n.samples[source]
 		if problem = n.findUsedSample(p, s, now); problem == nil {
 			problem = n.findBetterVictim(m, p, resource, later(s.starvedSince, now.Add(-usageAgeMax)))
+			if problem != nil && n.usageTries >= usageTriesMax { // nothing may be known of the last try
+				problem = n.findBetterVictim(m, p, resource, s.answeredAt)
+			}
 		}
 		if problem == nil { // this one may have been the reason
 			return nil
