@@ -67,8 +67,8 @@ func Hash(files []File) string {
 	return fmt.Sprintf("sha256:%x", hash.Sum(nil))
 }
 
-// versions are the versions of both groups that the kubelet knows; they do not differ in what the
-// agent has.
+// versions are the versions of both groups that the kubelet knows. Only the first one has tokens;
+// else they do not differ in what the agent has.
 var versions = []string{"v1", "v1beta1", "v1alpha1"}
 
 // ParseConfig returns the plugins of CredentialProviderConfigs, in the order of the files. An error
@@ -93,7 +93,7 @@ func ParseConfig(files []File) ([]Provider, error) {
 		case len(unknown) > 0:
 			err = fmt.Errorf("unknown fields: %s", strings.Join(unknown, ", "))
 		default:
-			err = validate(c.Providers, all).ToAggregate()
+			err = validate(c.Providers, all, version).ToAggregate()
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
@@ -133,7 +133,8 @@ func GetsTokens(providers []Provider) string {
 
 // validate returns the errors of the plugins of one file, after those of earlier files
 // (validateCredentialProviderConfig in pkg/credentialprovider/plugin).
-func validate(providers []providerconfig.CredentialProvider, before []Provider) field.ErrorList {
+func validate(providers []providerconfig.CredentialProvider, before []Provider,
+	version string) field.ErrorList {
 	var errs field.ErrorList
 	root := field.NewPath("providers")
 	if len(providers) == 0 {
@@ -153,12 +154,16 @@ func validate(providers []providerconfig.CredentialProvider, before []Provider) 
 			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		}
 		isKnown[p.Name] = true
-		version, inGroup := strings.CutPrefix(p.APIVersion, pluginGroup)
-		if !inGroup || !slices.Contains(versions, version) {
+		of, inGroup := strings.CutPrefix(p.APIVersion, pluginGroup)
+		if !inGroup || !slices.Contains(versions, of) {
 			errs = append(errs, field.NotSupported(at.Child("apiVersion"), p.APIVersion,
 				[]string{pluginGroup + "v1"}))
 		}
 		errs = append(errs, validateRest(at, &p)...)
+		if p.TokenAttributes != nil && version != versions[0] {
+			errs = append(errs, field.Forbidden(at.Child("tokenAttributes"),
+				"needs a configuration of the apiVersion "+configGroup+versions[0]))
+		}
 	}
 	return errs
 }

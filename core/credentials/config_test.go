@@ -52,6 +52,8 @@ func TestTokenAttributesAreValidated(t *testing.T) {
 		strings.Replace(withTokens(valid), "credentialprovider.kubelet.k8s.io/v1",
 			"credentialprovider.kubelet.k8s.io/v1beta1", 1): at +
 			": Forbidden: needs the apiVersion credentialprovider.kubelet.k8s.io/v1",
+		strings.Replace(withTokens(valid), "kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v1beta1",
+			1): at + ": Forbidden: needs a configuration of the apiVersion kubelet.config.k8s.io/v1",
 		withTokens(valid + ", audience: b"): "/0.yaml: unknown fields: " +
 			"providers[0].tokenAttributes.audience",
 	} {
