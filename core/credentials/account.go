@@ -37,7 +37,7 @@ type Account struct {
 	UID  string    `json:"uid,omitempty"` // empty: it is not known
 	// Problem is why the service account is not known after a read.
 	Problem string `json:"problem,omitempty"`
-	// Annotations are those that a plugin for the image gets, as far as the service account has them.
+	// Annotations are those that plugins get, as far as the service account has them.
 	Annotations map[string]string `json:"accountAnnotations,omitempty"`
 }
 
@@ -96,8 +96,10 @@ func (n *Node) tokenPlugins(image string) func(func(*Provider) bool) {
 	}
 }
 
-// HandleAccount records the read of the service account for an image.
-func (n *Node) HandleAccount(a *Account, image string, issued time.Time, ev world.Event) {
+// HandleAccount records the read of a service account for some of its pods. While the API server is
+// away, what was read for one of them before counts, as known secrets do: a container that starts
+// again keeps its image.
+func (n *Node) HandleAccount(a *Account, pods []string, issued time.Time, ev world.Event) {
 	*a = Account{Namespace: a.Namespace, Name: a.Name, AsOf: issued}
 	var found *v1.ServiceAccount
 	if read, ok := ev.Body.(*world.ObjectRead); ok && ev.Err == nil {
@@ -106,19 +108,50 @@ func (n *Node) HandleAccount(a *Account, image string, issued time.Time, ev worl
 	switch {
 	case ev.Err != nil:
 		a.Problem = budget.CutMessage(ev.Err.Message)
+		if isServerAway(ev.Err) {
+			n.recall(a, pods)
+			return
+		}
 	case found == nil || found.Namespace != a.Namespace || found.Name != a.Name || found.UID == "":
 		a.Problem = "the answer is another object"
 	default:
 		a.UID = string(found.UID)
-		n.takeAnnotations(a, image, found.Annotations)
+		n.takeAnnotations(a, found.Annotations)
+	}
+	if n.Accounts == nil {
+		n.Accounts = map[string]Account{}
+	}
+	for _, uid := range pods {
+		n.Accounts[uid] = *a
 	}
 }
 
-// takeAnnotations takes the annotations that the plugins for an image get.
-func (n *Node) takeAnnotations(a *Account, image string, all map[string]string) {
+// isServerAway reports whether an error says nothing about what was asked for.
+func isServerAway(err *world.Error) bool {
+	return err.Has(world.KindUnavailable) || err.Has(world.KindTimeout) ||
+		err.Has(world.KindThrottled) || err.Has(world.KindInternal)
+}
+
+// recall takes what was read for one of the pods before.
+func (n *Node) recall(a *Account, pods []string) {
+	for _, uid := range pods {
+		known := n.Accounts[uid]
+		if known.UID != "" && known.Namespace == a.Namespace && known.Name == a.Name {
+			a.UID, a.Annotations, a.Problem = known.UID, known.Annotations, ""
+			return
+		}
+	}
+}
+
+// takeAnnotations takes the annotations that plugins get.
+func (n *Node) takeAnnotations(a *Account, all map[string]string) {
 	bytes := 0
-	for p := range n.tokenPlugins(image) {
-		for _, key := range slices.Concat(p.Tokens.RequiredKeys, p.Tokens.OptionalKeys) {
+	for i := range n.Providers {
+		tokens := n.Providers[i].Tokens
+		if tokens == nil {
+			continue
+		}
+		for _, key := range slices.Concat(tokens.RequiredKeys, tokens.OptionalKeys) {
 			value, has := all[key]
 			if _, isTaken := a.Annotations[key]; isTaken || !has {
 				continue
@@ -247,7 +280,9 @@ func (n *Node) handleToken(r *Round, record op.Record, ev world.Event) error {
 	return nil
 }
 
-// ForgetPod drops the tokens that are bound to a pod that has gone.
+// ForgetPod drops what is kept for a pod that has gone: its service account, and the tokens that are
+// bound to it.
 func (n *Node) ForgetPod(uid string) {
+	delete(n.Accounts, uid)
 	maps.DeleteFunc(n.Tokens, func(_ string, t Token) bool { return t.PodUID == uid })
 }

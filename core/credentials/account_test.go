@@ -44,7 +44,7 @@ func newTokenHarness(t *testing.T, fields string) *tokenHarness {
 
 func (h *tokenHarness) read(name, uid string, annotations map[string]string) *Account {
 	a := &Account{Namespace: "ns", Name: name}
-	h.node.HandleAccount(a, tokenImage, h.now, world.Event{Body: &world.ObjectRead{
+	h.node.HandleAccount(a, nil, h.now, world.Event{Body: &world.ObjectRead{
 		Object: world.Object{ServiceAccount: &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID(uid), Annotations: annotations}}}}})
 	return a
@@ -220,7 +220,7 @@ func TestTokenFailures(t *testing.T) {
 	h.check("the token is not renewed", h.round(), "u1", "CreateToken", "GetCredentials")
 	h.now = t0.Add(2 * time.Hour)
 	expect("it has expired", "plugin ecr: no token of the service account: no server", "CreateToken")
-	h.node.HandleAccount(h.account, tokenImage, h.now, world.Event{Err: world.Errorf(
+	h.node.HandleAccount(h.account, nil, h.now, world.Event{Err: world.Errorf(
 		world.KindNotFound, "GetObject", "not found")})
 	expect("no service account", "plugin ecr: the service account ns/robot is not known: not found")
 	h.account = h.read("robot", "u1", map[string]string{"role": strings.Repeat("x", 64<<10)})
@@ -229,4 +229,32 @@ func TestTokenFailures(t *testing.T) {
 	if h.node.Admits(h.account, tokenImage) || !h.account.AsOf.Equal(h.now) {
 		t.Errorf("%+v", h.account)
 	}
+}
+
+// While the API server is away, a pod has the service account that was read for it before.
+func TestServerIsAway(t *testing.T) {
+	h := newTokenHarness(t, "cacheType: ServiceAccount, "+both)
+	read := world.Event{Body: &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot", UID: "u1",
+			Annotations: map[string]string{"role": "reader"}}}}}}
+	fails := func(kind world.ErrorKind) world.Event {
+		return world.Event{Err: world.Errorf(kind, "GetObject", "no")}
+	}
+	check := func(what, pod string, ev world.Event, uid string) {
+		t.Helper()
+		a := &Account{Namespace: "ns", Name: "robot"}
+		h.node.HandleAccount(a, []string{pod}, h.now, ev)
+		if a.UID != uid || h.node.Admits(a, tokenImage) != (uid != "") || !a.AsOf.Equal(h.now) {
+			t.Errorf("%s: %+v", what, a)
+		}
+	}
+	check("not read before", "p1", fails(world.KindUnavailable), "")
+	check("read", "p1", read, "u1")
+	check("away", "p1", fails(world.KindTimeout), "u1")
+	check("away, another pod", "p2", fails(world.KindTimeout), "")
+	check("gone", "p1", fails(world.KindNotFound), "")
+	check("away after it has gone", "p1", fails(world.KindUnavailable), "")
+	check("read again", "p1", read, "u1")
+	h.node.ForgetPod("p1")
+	check("the pod has gone", "p1", fails(world.KindUnavailable), "")
 }

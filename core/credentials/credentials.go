@@ -3,8 +3,8 @@
 // the service account of the pods that an image is pulled for (KEP-4412). Its credentials are
 // theirs then, and not the node's.
 //
-// Facts: the Docker configuration as it was read last, and the responses of plugins and the tokens
-// for them, until they expire. A pull that needs credentials goes through a Round: the Docker
+// Facts: the Docker configuration as it was read last, the responses of plugins and the tokens for
+// them, until they expire, and the service accounts of pods (account.go). A pull that needs credentials goes through a Round: the Docker
 // configuration first, then each plugin that is for the image, each asked at most once. A source
 // that fails has no credentials, and the pull goes on without them. Start reading at Node.Next.
 package credentials
@@ -60,6 +60,8 @@ type Node struct {
 	DockerRead time.Time                     `json:"dockerRead,omitzero"`
 	Answers    map[string]Answer             `json:"answers,omitempty"` // by answerKey
 	Tokens     map[string]Token              `json:"tokens,omitempty"`  // by tokenKey
+	// Accounts are the service accounts of pods as they were read last, by the UID of the pod.
+	Accounts map[string]Account `json:"accounts,omitempty"`
 	// Runs are the durations of runs of plugins, and Failures those runs that failed, by the name of
 	// the plugin.
 	Runs     metrics.Histograms `json:"runs,omitempty"`

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +48,10 @@ func withSecret(secret string) Request {
 func (r *accessHarness) require(request Request, policy v1.PullPolicy) Result {
 	r.now = r.now.Add(10 * time.Minute)
 	since := r.now
-	defer r.store.Release("pod", request.Name())
+	pod := cmp.Or(request.Account.Pod, "pod")
+	defer r.store.Release(pod, request.Name())
 	for range 20 {
-		if result := r.store.Require("pod", request, policy, since); result.ID != "" {
+		if result := r.store.Require(pod, request, policy, since); result.ID != "" {
 			return result
 		}
 		r.out.Reset(&r.table, r.now)
@@ -65,7 +67,7 @@ func (r *accessHarness) require(request Request, policy v1.PullPolicy) Result {
 			r.complete(request.Name(), e)
 		}
 	}
-	return r.store.Require("pod", request, policy, since)
+	return r.store.Require(pod, request, policy, since)
 }
 
 func (r *accessHarness) env() *Env {

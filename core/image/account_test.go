@@ -111,8 +111,11 @@ func TestImageOfServiceAccount(t *testing.T) {
 	check("created again, never", robot, v1.PullNever, pullrecord.Denied, "u1@pod-robot u2@pod-other",
 		"GetObject")
 	r.accounts.err = world.Errorf(world.KindUnavailable, "", "no server")
-	check("no server", other, v1.PullNever, pullrecord.Denied, "u1@pod-robot u2@pod-other",
+	check("no server", other, v1.PullNever, pullrecord.Recorded, "u1@pod-robot u2@pod-other",
 		"GetObject")
+	r.store.Node.ForgetPod("pod-other")
+	check("no server, not read before", other, v1.PullNever, pullrecord.Denied,
+		"u1@pod-robot u2@pod-other", "GetObject")
 	r.refuse = world.Errorf(world.KindInternal, "PullImage", "unauthorized")
 	check("no server, pulled without credentials", other, v1.PullIfNotPresent, pullrecord.Denied,
 		"u1@pod-robot u2@pod-other ", "GetObject")

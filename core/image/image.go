@@ -581,7 +581,7 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 	switch r.Call {
 	case "GetObject":
 		img.AccountOp = 0
-		s.Node.HandleAccount(img.Account, img.Ref, r.IssuedAt, ev)
+		s.Node.HandleAccount(img.Account, img.waitersSince(time.Time{}), r.IssuedAt, ev)
 		return img.waitersSince(time.Time{})
 	case "GetCredentials", "ReadDockerConfig", "CreateToken":
 		if err := s.Node.Handle(&img.Round, img.Ref, r, ev); err != nil {
