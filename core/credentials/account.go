@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -80,7 +81,7 @@ func (n *Node) AccountUse(image string) AccountUse {
 }
 
 // tokenPlugins yields the plugins for an image that get tokens.
-func (n *Node) tokenPlugins(image string) func(func(*Provider) bool) {
+func (n *Node) tokenPlugins(image string) iter.Seq[*Provider] {
 	return func(yield func(*Provider) bool) {
 		repository := ""
 		for i := range n.Providers {
@@ -280,8 +281,8 @@ func (n *Node) handleToken(r *Round, record op.Record, ev world.Event) error {
 	return nil
 }
 
-// ForgetPod drops what is kept for a pod that has gone: its service account, and the tokens that are
-// bound to it.
+// ForgetPod drops what is kept for a pod that has gone: its service account, and the tokens that
+// are bound to it.
 func (n *Node) ForgetPod(uid string) {
 	delete(n.Accounts, uid)
 	maps.DeleteFunc(n.Tokens, func(_ string, t Token) bool { return t.PodUID == uid })

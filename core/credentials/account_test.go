@@ -234,9 +234,9 @@ func TestTokenFailures(t *testing.T) {
 // While the API server is away, a pod has the service account that was read for it before.
 func TestServerIsAway(t *testing.T) {
 	h := newTokenHarness(t, "cacheType: ServiceAccount, "+both)
-	read := world.Event{Body: &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "robot", UID: "u1",
-			Annotations: map[string]string{"role": "reader"}}}}}}
+	read := world.Event{Body: &world.ObjectRead{Object: world.Object{
+		ServiceAccount: &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns",
+			Name: "robot", UID: "u1", Annotations: map[string]string{"role": "reader"}}}}}}
 	fails := func(kind world.ErrorKind) world.Event {
 		return world.Event{Err: world.Errorf(kind, "GetObject", "no")}
 	}

@@ -4,9 +4,10 @@
 // theirs then, and not the node's.
 //
 // Facts: the Docker configuration as it was read last, the responses of plugins and the tokens for
-// them, until they expire, and the service accounts of pods (account.go). A pull that needs credentials goes through a Round: the Docker
-// configuration first, then each plugin that is for the image, each asked at most once. A source
-// that fails has no credentials, and the pull goes on without them. Start reading at Node.Next.
+// them, until they expire, and the service accounts of pods (account.go). A pull that needs
+// credentials goes through a Round: the Docker configuration first, then each plugin that is for
+// the image, each asked at most once. A source that fails has no credentials, and the pull goes on
+// without them. Start reading at Node.Next.
 package credentials
 
 import (

@@ -20,36 +20,18 @@ import (
 
 var webMeta = metav1.ObjectMeta{Namespace: "ns", Name: "web"}
 
-func TestRequests(t *testing.T) {
-	grace := int64(0)
-	pod := object("Pod", "ns", "web", "7")
-	lease := object("Lease", "ns", "web", "7")
-	lease["apiVersion"] = "coordination.k8s.io/v1"
-	pods, leases := "/api/v1/namespaces/ns/pods", "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
-	cases := []struct {
-		body   any
-		method string
-		path   string
-		sent   string // a part of the request's body
-		answer map[string]any
-	}{
-		{&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
-			"GET", pods + "/web", "", pod},
-		{&world.CreateObject{Object: world.Object{Pod: &v1.Pod{ObjectMeta: webMeta}}},
-			"POST", pods, `"name":"web"`, pod},
-		{&world.CreateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: webMeta}}},
-			"POST", leases, `"kind":"Lease"`, lease},
-		{&world.UpdateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: webMeta}}},
-			"PUT", leases + "/web", `"apiVersion":"coordination.k8s.io/v1"`, lease},
-		{&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", Status: true,
-			Patch: json.RawMessage(`{"status":{}}`)},
-			"PATCH", pods + "/web/status", `{"status":{}}`, pod},
-		{&world.PatchObject{Resource: world.ResourceNodes, Name: "node-1",
-			Patch: json.RawMessage(`{"metadata":{}}`)},
-			"PATCH", "/api/v1/nodes/node-1", `{"metadata":{}}`, object("Node", "", "node-1", "7")},
-		{&world.DeleteObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", UID: "u",
-			GracePeriodSeconds: &grace},
-			"DELETE", pods + "/web", `"gracePeriodSeconds":0,"preconditions":{"uid":"u"}`, pod},
+// requestCase is a request of the core, and the one that follows to the API server.
+type requestCase struct {
+	body   any
+	method string
+	path   string
+	sent   string // a part of the request's body
+	answer map[string]any
+}
+
+// accountRequests are the requests about service accounts.
+func accountRequests() []requestCase {
+	return []requestCase{
 		{&world.GetObject{Resource: world.ResourceServiceAccounts, Namespace: "ns", Name: "builder"},
 			"GET", "/api/v1/namespaces/ns/serviceaccounts/builder", "",
 			object("ServiceAccount", "ns", "builder", "7")},
@@ -68,7 +50,34 @@ func TestRequests(t *testing.T) {
 				"status": map[string]any{
 					"token": "t", "expirationTimestamp": "2026-01-02T03:04:05Z"}}},
 	}
-	for _, c := range cases {
+}
+
+func TestRequests(t *testing.T) {
+	grace := int64(0)
+	pod := object("Pod", "ns", "web", "7")
+	lease := object("Lease", "ns", "web", "7")
+	lease["apiVersion"] = "coordination.k8s.io/v1"
+	pods, leases := "/api/v1/namespaces/ns/pods", "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
+	cases := []requestCase{
+		{&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
+			"GET", pods + "/web", "", pod},
+		{&world.CreateObject{Object: world.Object{Pod: &v1.Pod{ObjectMeta: webMeta}}},
+			"POST", pods, `"name":"web"`, pod},
+		{&world.CreateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: webMeta}}},
+			"POST", leases, `"kind":"Lease"`, lease},
+		{&world.UpdateObject{Object: world.Object{Lease: &coordinationv1.Lease{ObjectMeta: webMeta}}},
+			"PUT", leases + "/web", `"apiVersion":"coordination.k8s.io/v1"`, lease},
+		{&world.PatchObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", Status: true,
+			Patch: json.RawMessage(`{"status":{}}`)},
+			"PATCH", pods + "/web/status", `{"status":{}}`, pod},
+		{&world.PatchObject{Resource: world.ResourceNodes, Name: "node-1",
+			Patch: json.RawMessage(`{"metadata":{}}`)},
+			"PATCH", "/api/v1/nodes/node-1", `{"metadata":{}}`, object("Node", "", "node-1", "7")},
+		{&world.DeleteObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", UID: "u",
+			GracePeriodSeconds: &grace},
+			"DELETE", pods + "/web", `"gracePeriodSeconds":0,"preconditions":{"uid":"u"}`, pod},
+	}
+	for _, c := range append(cases, accountRequests()...) {
 		t.Run(world.CallName(c.body), func(t *testing.T) {
 			var requested, contentType, sent string
 			f := newFake(t, func(w http.ResponseWriter, r *http.Request) {
