@@ -158,6 +158,7 @@ func TestTokensForPlugins(t *testing.T) {
 	runs := func(name string) {
 		c.waitUntil(t, "the pod "+name+" runs", func() bool { return isPodReady(c.apiPod(t, name)) })
 	}
+	c.kubectl(t, "create", "namespace", testNamespace)
 	if err := c.cluster.Apply(t.Context(), tokenObjects); err != nil {
 		t.Fatal(err)
 	}
