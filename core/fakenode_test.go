@@ -12,6 +12,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/world"
 )
 
@@ -59,6 +60,7 @@ type fakeNode struct {
 	// detectByReads makes the agent read ConfigMaps and Secrets instead of watching them.
 	detectByReads bool
 	podCIDRs      []string // that were sent to the runtime
+	credentials   credentials.Settings
 }
 
 func bootNode(manifests map[string]string) *fakeNode {
@@ -95,7 +97,7 @@ func (n *fakeNode) restart() {
 	}
 	config.StaticPodURLHeader = map[string][]string{"X-Token": {"hush"}}
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
-		ManifestPath: "/manifests", HasAPIServer: n.apiServer != nil})
+		ManifestPath: "/manifests", HasAPIServer: n.apiServer != nil, Credentials: n.credentials})
 	n.event(world.Event{Body: &world.Boot{BootID: "b", Uptime: n.uptime, CPUs: n.machine.CPUs,
 		MemoryBytes: n.machine.MemoryBytes, Addresses: n.machine.Addresses,
 		Machine: n.machine.Machine, SetAside: n.setAside}})

@@ -141,6 +141,7 @@ func (a *Agent) removePod(p *pod.Pod) {
 	a.endEviction(p.UID)
 	a.activeInLoop.forget()
 	delete(a.state.Pods, p.UID)
+	a.state.Images.Node.ForgetPod(p.UID)
 	delete(a.shares, p.UID)
 	a.dropShare(p.UID)
 	a.forgetResources(p.UID)

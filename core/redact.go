@@ -10,8 +10,9 @@ import (
 // redactedSnapshot returns the snapshot as it is served, from which no agent can be restored.
 // Everything that may hold a secret is left out: the content of Secrets and ConfigMaps, tokens, the
 // passwords of registries, the manifest URL, which may hold a password, its headers, the values of
-// environment variables, the headers of probes and hooks, secrets and tokens of CSI volumes, and
-// the hashes of passwords, which can be guessed.
+// environment variables, the headers of probes and hooks, secrets and tokens of CSI volumes, the
+// annotations of service accounts that plugins get, and the hashes of passwords, which can be
+// guessed.
 //
 // The state is encoded once, and the text is copied without its secrets: to decode it and to encode
 // it again would take several times as long, and a step of a node with many pods may not.
@@ -58,6 +59,7 @@ var secretKinds = map[string]valueKind{
 	world.CSITokensKey: secretString,
 	"env":              secretList, "httpHeaders": secretList,
 	"secret": secretObject, "configMap": secretObject, "secrets": secretValues,
+	"accountAnnotations": secretValues,
 }
 
 // ofKey returns the kind of the value that an object of this kind has under a key.

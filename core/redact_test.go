@@ -36,6 +36,8 @@ func TestRedact(t *testing.T) {
 		{`{"secrets":{"user":"x","":null},"volumeContext":{"` + world.CSITokensKey + `":"x","a":"kept"}}`,
 			`{"secrets":{"user":"[redacted]","":null},"volumeContext":{"` + world.CSITokensKey +
 				`":"[redacted]","a":"kept"}}`},
+		{`{"accountAnnotations":{"role":"x"},"annotations":{"role":"kept"}}`,
+			`{"accountAnnotations":{"role":"[redacted]"},"annotations":{"role":"kept"}}`},
 		{`[]`, `[]`}, {`{}`, `{}`}, {`-1.5e3`, `-1.5e3`}, {`"a\\\"b"`, `"a\\\"b"`}, {`[true,[],null]`,
 			`[true,[],null]`},
 	} {

@@ -97,12 +97,15 @@ func (r *run) bootAgent() {
 	i := &incarnation{number: r.incarnations, agent: core.New(r.options), run: r}
 	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward, nil} }
 	ports := map[world.PortName]world.Port{
-		world.PortCRI:      &gatedPort{r, i, r.runtime.Do, r.runtime.Cancel},
-		world.PortFS:       port(r.disk.Do),
-		world.PortNetwork:  port(r.network.Do),
-		world.PortHost:     port(r.host.Do),
-		world.PortPlugins:  port(r.plugins.Do),
-		world.PortCSI:      port(r.drivers.Do),
+		world.PortCRI:     &gatedPort{r, i, r.runtime.Do, r.runtime.Cancel},
+		world.PortFS:      port(r.disk.Do),
+		world.PortNetwork: port(r.network.Do),
+		world.PortHost:    port(r.host.Do),
+		world.PortPlugins: port(r.plugins.Do),
+		world.PortCSI:     port(r.drivers.Do),
+
+		world.PortCredentials: port(r.providers.Do),
+
 		world.PortRequests: port(r.handleResponse),
 		world.PortLog:      port(func(world.Effect) {}),
 		world.PortAPI:      port(r.recordEvent),
@@ -122,6 +125,7 @@ func (r *run) bootAgent() {
 	r.host.Connect(r.deliver)
 	r.plugins.Connect(r.deliver)
 	r.drivers.Connect(r.deliver)
+	r.providers.Connect(r.deliver)
 	r.oracles.AgentStarted(r.agenda.Now())
 	r.marks.AgentStarted(r.agenda.Now())
 	machine := r.machine()
@@ -184,6 +188,7 @@ func (r *run) killAgent(down plan.Duration) {
 	r.host.Disconnect()
 	r.plugins.Disconnect()
 	r.drivers.Disconnect()
+	r.providers.Disconnect()
 	if r.server != nil {
 		r.server.Disconnect()
 	}
@@ -320,7 +325,7 @@ func (r *run) reseed(seed uint64) {
 	r.agenda.Reseed(seed)
 	r.injector.Reseed(seed)
 	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins,
-		r.drivers}
+		r.drivers, r.providers}
 	if r.server != nil {
 		ports = append(ports, r.server)
 	}

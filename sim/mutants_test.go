@@ -2459,6 +2459,20 @@ var mutants = []mutant{
 		scenario: "pull-secrets", plan: "pull-without-record.yaml",
 	},
 	{
+		name:     "an image that a service account's token has pulled is for all pods",
+		file:     "core/image/account.go",
+		old:      "i.Round.List[at].AccountUID == \"\" {",
+		new:      "i.Round.List[at].AccountUID != \"\" {",
+		scenario: "pull-accounts", seeds: "1-300",
+	},
+	{
+		name:     "a response of a plugin counts for every service account",
+		file:     "core/credentials/credentials.go",
+		old:      "	if ask.Account != \"\" {",
+		new:      "	if ask.Account == p.Name {",
+		scenario: "pull-accounts", seeds: "1-300",
+	},
+	{
 		name:     "only rounds see that an image is used",
 		file:     "core/pod/images.go",
 		old:      "	env.NoteImageUse(images.Container.ID)",

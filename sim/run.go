@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/apiserver"
 	"seedlet.dev/sim/canonical"
+	"seedlet.dev/sim/credentials"
 	"seedlet.dev/sim/csi"
 	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/faults"
@@ -80,24 +81,25 @@ type Failure struct {
 
 // run is a run in progress.
 type run struct {
-	plan     *plan.Spec
-	opts     Options
-	agenda   *agenda.Agenda
-	wakeUps  *agenda.Agenda // the same, for the wake-ups of the agent
-	injector *faults.Injector
-	excuses  *faults.Excuses
-	runtime  *runtime.Runtime
-	disk     *disk.Disk
-	network  *network.Network
-	host     *host.Host
-	plugins  *plugins.Plugins
-	drivers  *csi.Drivers
-	server   *apiserver.Server // nil if the node has none
-	truth    *truth.Log
-	marks    *marks.Watcher
-	oracles  *oracle.Set
-	options  core.Options // of each incarnation of the agent
-	limits   loop.Limits  // of each incarnation of the agent
+	plan      *plan.Spec
+	opts      Options
+	agenda    *agenda.Agenda
+	wakeUps   *agenda.Agenda // the same, for the wake-ups of the agent
+	injector  *faults.Injector
+	excuses   *faults.Excuses
+	runtime   *runtime.Runtime
+	disk      *disk.Disk
+	network   *network.Network
+	host      *host.Host
+	plugins   *plugins.Plugins
+	drivers   *csi.Drivers
+	providers *credentials.Plugins
+	server    *apiserver.Server // nil if the node has none
+	truth     *truth.Log
+	marks     *marks.Watcher
+	oracles   *oracle.Set
+	options   core.Options // of each incarnation of the agent
+	limits    loop.Limits  // of each incarnation of the agent
 
 	current      *incarnation // of the agent; nil while it is down
 	incarnations int
@@ -204,6 +206,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	r.options = core.Options{
 		Config: kubelet, NodeName: plan.NodeName, RootDir: plan.RootDir,
 		ManifestPath: plan.ManifestDir, HasAPIServer: spec.Node.API,
+		Credentials: credentialSettings(&spec.Node),
 	}
 	r.manifests, r.clients = newManifests(r), newClients(r)
 	r.injector.IsPod = r.clients.isPod
@@ -236,7 +239,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	if node.API {
 		r.server = apiserver.New(apiserver.Options{
 			Agenda: r.agenda.Actor("API server"), Truth: r.truth, Seed: seed, Node: plan.NodeName,
-			Faults: calls, StatusRoom: statusRoom(r.plan),
+			Faults: calls, StatusRoom: statusRoom(r.plan), TokenAudiences: tokenAudiences(node),
 		})
 	}
 	r.disk = disk.New(disk.Options{
@@ -279,9 +282,11 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("drivers"), Truth: r.truth, Seed: seed, Faults: calls, Disk: r.disk,
 		Node: plan.NodeName, IsAttached: r.isAttached,
 	})
-	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers)
+	r.providers = r.newProviders(calls)
+	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.providers)
 	if r.server != nil {
-		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.server)
+		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.providers,
+			r.server)
 	}
 }
 

@@ -25,6 +25,11 @@ spec:
     api: true
     config: {staticPodURL: "http://me:MARK-url@host/pods?token=MARK-query",
       staticPodURLHeader: {Authorization: [MARK-urlheader]}}
+    credentialPlugins:
+    - {name: cloud, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [registry.test],
+      defaultCacheDuration: 1m, env: [{name: KEY, value: MARK-pluginenv}], tokenAttributes: {
+      serviceAccountTokenAudience: registry, cacheType: Token, requireServiceAccount: true,
+      optionalServiceAccountAnnotationKeys: [registry.test/zone]}}
   objects:
   - name: secret
     object: {apiVersion: v1, kind: Secret, metadata: {name: secret, annotations: {
@@ -33,6 +38,9 @@ spec:
   - name: settings
     object: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {text: MARK-config},
       binaryData: {bin: B64(MARK-binary)}}
+  - name: robot
+    object: {apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, annotations: {
+      registry.test/zone: MARK-zone}}}
   - name: pull
     object: {apiVersion: v1, kind: Secret, metadata: {name: pull},
       type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: B64(PULL)}}
@@ -46,6 +54,7 @@ spec:
         kubectl.kubernetes.io/last-applied-configuration: "MARK-podapplied"}}
       spec:
         imagePullSecrets: [{name: pull}]
+        serviceAccountName: robot
         initContainers: [{name: setup, image: "registry.test/setup:1", env: [
           {name: I, value: MARK-initenv}]}]
         containers:
@@ -95,7 +104,7 @@ const mark = "unspeakable"
 // secretWords are the words of the secrets in the scenario.
 var secretWords = []string{"url", "query", "urlheader", "applied", "secret", "config", "binary",
 	"podapplied", "initenv", "env", "probe", "postStart", "preStop", "static", "staticHook", "pull",
-	"broken"}
+	"broken", "zone", "pluginenv"}
 
 func generateSecretPlan(t *testing.T, seed uint64) *plan.Plan {
 	t.Helper()

@@ -49,6 +49,8 @@ const (
 	ResourceAttachments Resource = "volumeattachments"
 	ResourceCSIDrivers  Resource = "csidrivers"
 	ResourceCSINodes    Resource = "csinodes" // a node has one, with its own name
+	// A node can read single service accounts that its pods use, and can watch none.
+	ResourceServiceAccounts Resource = "serviceaccounts"
 )
 
 // Object is one API object. Exactly one of its fields is set.
@@ -68,6 +70,8 @@ type Object struct {
 	Attachment *storagev1.VolumeAttachment `json:"attachment,omitempty"`
 	CSIDriver  *storagev1.CSIDriver        `json:"csiDriver,omitempty"`
 	CSINode    *storagev1.CSINode          `json:"csiNode,omitempty"`
+
+	ServiceAccount *v1.ServiceAccount `json:"serviceAccount,omitempty"`
 }
 
 // Meta returns the resource and the metadata of the object, and zero values if no field is set.
@@ -99,6 +103,8 @@ func (o *Object) Meta() (Resource, metav1.Object) {
 		return ResourceCSIDrivers, o.CSIDriver
 	case o.CSINode != nil:
 		return ResourceCSINodes, o.CSINode
+	case o.ServiceAccount != nil:
+		return ResourceServiceAccounts, o.ServiceAccount
 	}
 	return "", nil
 }
@@ -225,10 +231,11 @@ type DeleteObject struct {
 }
 
 // CreateToken requests a token of a service account (TokenRequest API). It completes with
-// TokenCreated.
+// TokenCreated, or with KindConflict if the service account has another UID.
 type CreateToken struct {
 	Namespace      string                            `json:"namespace"`
 	ServiceAccount string                            `json:"serviceAccount"`
+	UID            string                            `json:"uid,omitempty"` // empty: any UID
 	Spec           authenticationv1.TokenRequestSpec `json:"spec"`
 }
 

@@ -1,7 +1,8 @@
 package world
 
 // The credentials port: credentials of the node for image registries, from plugins that are
-// executed (KEP-2133) and from the Docker configuration of the node. Its completions are secret.
+// executed (KEP-2133), with tokens of service accounts (KEP-4412), and from the Docker
+// configuration of the node. Its requests may be secret, and its completions are.
 
 // CredentialBytesMax bounds the output of a plugin, and each file of a Docker configuration.
 const CredentialBytesMax = 256 << 10
@@ -14,7 +15,7 @@ type GetCredentials struct {
 	Program string               `json:"program"` // an absolute path
 	Args    []string             `json:"args,omitempty"`
 	Env     []CredentialVariable `json:"env,omitempty"` // values may be secret
-	Request []byte               `json:"request"`
+	Request []byte               `json:"token"`         // secret, as it may have a token
 }
 
 // CredentialVariable is a variable in the environment of a plugin.

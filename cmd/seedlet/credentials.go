@@ -10,7 +10,9 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"seedlet.dev/core/config"
 	"seedlet.dev/core/credentials"
 	"seedlet.dev/realworld/regularfile"
 )
@@ -59,6 +61,18 @@ func (f *credentialFlags) settings(rootDir string) (credentials.Settings, error)
 	}
 	s.BinDir = dir
 	return s, nil
+}
+
+// checkTokensForPlugins returns an error if a plugin gets tokens of service accounts, and the
+// feature gate is off.
+func checkTokensForPlugins(providers []credentials.Provider,
+	c *kubeletconfig.KubeletConfiguration) error {
+	name := credentials.GetsTokens(providers)
+	if name == "" || config.TokensForPluginsEnabled(c) {
+		return nil
+	}
+	return fmt.Errorf("--image-credential-provider-config: plugin %s: tokenAttributes: needs the "+
+		"feature gate KubeletServiceAccountTokenForCredentialProviders", name)
 }
 
 // files reads the configuration of the plugins.

@@ -145,6 +145,9 @@ func readSettings(line *commandLine, args []string) (*settings, error) {
 	if err := loaded.Finish(); err != nil {
 		return nil, f.inFiles(err)
 	}
+	if err := checkTokensForPlugins(s.credentials.Providers, loaded.Config); err != nil {
+		return nil, err
+	}
 	s.config, s.flags = loaded.Config, servedFlags(line.set)
 	s.warnings = append(loaded.Warnings, immaterialFlags(line.set)...)
 	return s, nil

@@ -169,6 +169,14 @@ func TestMistakesAboutPlugins(t *testing.T) {
 		"apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"+
 			"- {name: none, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [a.example], "+
 			"defaultCacheDuration: 1m}\n"))
+	tokens := write(t, filepath.Join(dir, "tokens.yaml"),
+		"apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"+
+			"- {name: there, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [a.example], "+
+			"defaultCacheDuration: 1m, tokenAttributes: {serviceAccountTokenAudience: a, "+
+			"cacheType: Token, requireServiceAccount: true}}\n")
+	if err := os.Chmod(write(t, filepath.Join(dir, "there"), "#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	checkMistakes(t, []mistake{
 		{"plugins alone", "--image-credential-provider-bin-dir",
 			[]string{"--image-credential-provider-config", config}},
@@ -176,6 +184,9 @@ func TestMistakesAboutPlugins(t *testing.T) {
 			"--image-credential-provider-config", config, "--image-credential-provider-bin-dir", dir}},
 		{"no plugin", "--image-credential-provider-bin-dir: exec: ", []string{
 			"--image-credential-provider-config", providers, "--image-credential-provider-bin-dir", dir}},
+		{"no tokens", "plugin there: tokenAttributes: needs the feature gate KubeletServiceAccountToken",
+			[]string{"--image-credential-provider-config", tokens, "--image-credential-provider-bin-dir",
+				dir, "--feature-gates", "KubeletServiceAccountTokenForCredentialProviders=false"}},
 	})
 }
 

@@ -42,7 +42,7 @@ var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "Compo
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
 	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize,
 	gateMemoryQoS, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers,
-	gateShutdown, gateShutdownByPriority, gateVolumeHealth}
+	gateShutdown, gateShutdownByPriority, gateTokensForPlugins, gateVolumeHealth}
 
 // findGate returns the gate with a name; nil if a kubelet does not know it.
 func findGate(name string) *gateSpec {
@@ -142,12 +142,13 @@ func gateWarnings(c *configuration) []string {
 
 // Feature gates that are on by default since v1.36.
 const (
-	gateRestartAllContainers = "RestartAllContainersOnContainerExits"    // KEP-5532
-	gateDeclaredFeatures     = "NodeDeclaredFeatures"                    // KEP-5328
-	gateExtendWebSockets     = "ExtendWebSocketsToKubelet"               // KEP-4006
-	gateEnvFiles             = "EnvFiles"                                // KEP-3721
-	gateEnsureSecretPulled   = "KubeletEnsureSecretPulledImages"         // KEP-2535
-	gateInitResize           = "InPlacePodVerticalScalingInitContainers" // KEP-1287
+	gateRestartAllContainers = "RestartAllContainersOnContainerExits"             // KEP-5532
+	gateDeclaredFeatures     = "NodeDeclaredFeatures"                             // KEP-5328
+	gateExtendWebSockets     = "ExtendWebSocketsToKubelet"                        // KEP-4006
+	gateEnvFiles             = "EnvFiles"                                         // KEP-3721
+	gateEnsureSecretPulled   = "KubeletEnsureSecretPulledImages"                  // KEP-2535
+	gateTokensForPlugins     = "KubeletServiceAccountTokenForCredentialProviders" // KEP-4412
+	gateInitResize           = "InPlacePodVerticalScalingInitContainers"          // KEP-1287
 	gatePodLevelResize       = FeaturePodLevelResize
 	gateQuotaPeriod          = "CustomCPUCFSQuotaPeriod"                // kubernetes#63437
 	gateCrashLoopMax         = "KubeletCrashLoopBackOffMax"             // KEP-4603
@@ -183,6 +184,10 @@ func EnvFilesEnabled(c *configuration) bool { return isGateOn(c, gateEnvFiles) }
 // PullRecordsEnabled reports whether it is recorded with which credentials images were pulled
 // (KEP-2535).
 func PullRecordsEnabled(c *configuration) bool { return isGateOn(c, gateEnsureSecretPulled) }
+
+// TokensForPluginsEnabled reports whether plugins that provide credentials for images may get
+// tokens of service accounts (KEP-4412).
+func TokensForPluginsEnabled(c *configuration) bool { return isGateOn(c, gateTokensForPlugins) }
 
 // MemoryQoSEnabled reports whether the memory that pods request is protected from reclaim.
 func MemoryQoSEnabled(c *configuration) bool { return isGateOn(c, gateMemoryQoS) }

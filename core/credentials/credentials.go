@@ -1,14 +1,19 @@
 // Package credentials finds the credentials of the node for images: those of the node's Docker
-// configuration, and those of plugins (KEP-2133), as the kubelet does.
+// configuration, and those of plugins (KEP-2133), as the kubelet does. A plugin may get a token of
+// the service account of the pods that an image is pulled for (KEP-4412). Its credentials are
+// theirs then, and not the node's.
 //
-// Facts: the Docker configuration as it was read last, and the responses of plugins, until they
-// expire. A pull that needs credentials goes through a Round: the Docker configuration first, then
-// each plugin that is for the image, each asked at most once. A source that fails has no
-// credentials, and the pull goes on without them. Start reading at Node.Next.
+// Facts: the Docker configuration as it was read last, the responses of plugins and the tokens for
+// them, until they expire, and the service accounts of pods (account.go). A pull that needs
+// credentials goes through a Round: the Docker configuration first, then each plugin that is for
+// the image, each asked at most once. A source that fails has no credentials, and the pull goes on
+// without them. Start reading at Node.Next.
 package credentials
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -22,6 +27,7 @@ import (
 	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/metrics"
+	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
@@ -31,8 +37,10 @@ const (
 	// dockerPeriod is how long the Docker configuration is used before it is read again, as in the
 	// kubelet (defaultDockerConfigProvider).
 	dockerPeriod = 5 * time.Minute
-	// answersMax bounds the responses of plugins that are kept. The one that expires first is dropped.
+	// answersMax bounds the responses of plugins that are kept, and tokensMax the tokens. Of the
+	// namespace that has most of them, the one is dropped that expires first.
 	answersMax = 256
+	tokensMax  = 256
 	// creditsMax bounds the credentials that a round collects.
 	creditsMax = 16
 )
@@ -52,6 +60,9 @@ type Node struct {
 	Docker     map[string]keyring.Credential `json:"docker,omitempty"` // by registry
 	DockerRead time.Time                     `json:"dockerRead,omitzero"`
 	Answers    map[string]Answer             `json:"answers,omitempty"` // by answerKey
+	Tokens     map[string]Token              `json:"tokens,omitempty"`  // by tokenKey
+	// Accounts are the service accounts of pods as they were read last, by the UID of the pod.
+	Accounts map[string]Account `json:"accounts,omitempty"`
 	// Runs are the durations of runs of plugins, and Failures those runs that failed, by the name of
 	// the plugin.
 	Runs     metrics.Histograms `json:"runs,omitempty"`
@@ -60,69 +71,148 @@ type Node struct {
 
 // Answer is a response of a plugin that is kept.
 type Answer struct {
-	Credentials map[string]keyring.Credential `json:"credentials"` // by registry
+	Credentials map[string]keyring.Credential `json:"credentials"`         // by registry
+	Namespace   string                        `json:"namespace,omitempty"` // of the service account
 	Expires     time.Time                     `json:"expires"`
 }
 
 // Round is the search for the credentials of one pull.
 type Round struct {
-	Op   world.OpID           `json:"op,omitempty"`   // the request in flight
-	Step int                  `json:"step,omitempty"` // 0: the Docker configuration; then the plugins
-	List []keyring.Credential `json:"list,omitempty"`
+	Op   world.OpID `json:"op,omitempty"`   // the request in flight
+	Step int        `json:"step,omitempty"` // 0: the Docker configuration; then the plugins
+	List []Found    `json:"list,omitempty"`
+	// Ask is what the plugin of Step is asked with; zero for the Docker configuration, and for a
+	// plugin that gets no token.
+	Ask Ask `json:"ask,omitzero"`
 }
 
-// Next returns the next request of a round for an image, or nil when all sources have been asked.
-func (n *Node) Next(r *Round, image string, now time.Time) any {
-	repository := imagename.Split(image).Path()
-	for ; r.Step <= len(n.Providers); r.Step++ {
+// Found is a credential that a round has found. AccountUID is that of the service account whose
+// pods may use it; empty: all pods of the node.
+type Found struct {
+	keyring.Credential
+	AccountUID string `json:"accountUID,omitempty"`
+}
+
+// Subject is what a round is for: an image, and the pods that it is pulled for.
+type Subject struct {
+	Image   string
+	Account *Account // nil: the pods have no service account of which a plugin gets a token
+	// Pod and PodUID are the pod that tokens are bound to.
+	Pod, PodUID string
+}
+
+// Next returns the next request of a round, or nil when all sources have been asked. A failure of a
+// source, which has no credentials then, is returned alone; Next has to be called again.
+func (n *Node) Next(r *Round, s Subject, now time.Time) (request any, failure error) {
+	repository := imagename.Split(s.Image).Path()
+	for ; r.Step <= len(n.Providers); r.Step, r.Ask = r.Step+1, (Ask{}) {
 		if r.Step == 0 {
 			if len(n.DockerPaths) == 0 {
 				continue
 			}
 			if n.DockerRead.IsZero() || now.Sub(n.DockerRead) >= dockerPeriod {
-				return &world.ReadDockerConfig{Paths: n.DockerPaths}
+				return &world.ReadDockerConfig{Paths: n.DockerPaths}, nil
 			}
-			_ = r.add(n.Docker, image) // its error was returned when it was read
+			_ = r.add(n.Docker, s.Image) // its error was returned when it was read
 			continue
 		}
 		p := &n.Providers[r.Step-1]
 		if !p.isFor(repository) {
 			continue
 		}
-		if answer, ok := n.answer(p, repository, now); ok {
-			_ = r.add(answer, image)
-			continue
+		if request, err := n.ask(r, p, s, repository, now); request != nil {
+			return request, nil
+		} else if err != nil {
+			r.Step, r.Ask = r.Step+1, Ask{}
+			return nil, fmt.Errorf("plugin %s: %w", p.Name, err)
 		}
-		return p.request(n.BinDir, repository)
+	}
+	return nil, nil
+}
+
+// ask returns the request to a plugin; nil if its response is kept, and was added to the round, or
+// if it is not to be asked.
+func (n *Node) ask(r *Round, p *Provider, s Subject, repository string,
+	now time.Time) (any, error) {
+	var annotations map[string]string
+	if p.Tokens != nil {
+		var isAsked bool
+		var err error
+		if annotations, isAsked, err = p.Tokens.annotations(s.Account); err != nil || !isAsked {
+			return nil, err
+		}
+		if s.Account != nil {
+			if request := n.prepare(r, p, s, annotations, repository, now); request != nil {
+				return request, nil
+			}
+		}
+	}
+	if answer, ok := n.answer(p, repository, r.Ask, now); ok {
+		_ = r.add(answer, s.Image) // its error was returned with the response
+		return nil, nil
+	}
+	return p.request(n.BinDir, repository, r.Ask.Token, annotations), nil
+}
+
+// Handle records the completion of the request of a round, and returns the failure of the source,
+// if any. The next request may be to the same source.
+func (n *Node) Handle(r *Round, image string, record op.Record, ev world.Event) (failure error) {
+	r.Op = 0
+	if r.Step == 0 {
+		r.Step++
+		return n.handleDocker(r, image, ev)
+	}
+	p := &n.Providers[r.Step-1]
+	if record.Call == callCreateToken {
+		failure = n.handleToken(r, record, ev)
+	} else {
+		failure = n.handleAnswer(r, p, image, record, ev)
+		r.Step, r.Ask = r.Step+1, Ask{}
+	}
+	if failure != nil {
+		return fmt.Errorf("plugin %s: %w", p.Name, failure)
 	}
 	return nil
 }
 
-// Handle records the completion of the request of a round, which was issued at a time, and returns
-// the failure of the source, if any. The next source is asked then.
-func (n *Node) Handle(r *Round, image string, issued time.Time, ev world.Event) (failure error) {
-	var found map[string]keyring.Credential
-	step := r.Step
-	r.Op, r.Step = 0, r.Step+1
-	if step > 0 {
-		n.count(n.Providers[step-1].Name, ev.Time.Sub(issued), ev.Err)
-	}
-	switch body := ev.Body.(type) {
-	case *world.DockerConfigRead:
-		found = decodeFiles(body.Files)
-		n.Docker, n.DockerRead = found, ev.Time
-	case *world.CredentialsGot:
-		p := &n.Providers[step-1]
-		found, failure = n.keep(p, imagename.Split(image).Path(), body.Output, ev.Time)
-		if failure != nil {
-			return fmt.Errorf("plugin %s: %w", p.Name, failure)
-		}
-	}
-	if ev.Err != nil {
-		if step > 0 {
-			return fmt.Errorf("plugin %s: %s", n.Providers[step-1].Name, ev.Err.Message)
-		}
+func (n *Node) handleDocker(r *Round, image string, ev world.Event) error {
+	read, ok := ev.Body.(*world.DockerConfigRead)
+	switch {
+	case ev.Err != nil:
 		return ev.Err
+	case !ok:
+		return nil
+	}
+	n.Docker, n.DockerRead = decodeFiles(read.Files), ev.Time
+	return r.add(n.Docker, image)
+}
+
+// withoutToken returns a message, which ends before a token. The token may be cut itself: its first
+// bytes tell that it begins.
+func withoutToken(message, token string) string {
+	const bytesMax = 16
+	before, _, found := strings.Cut(message, token[:min(len(token), bytesMax)])
+	if token == "" || !found {
+		return message
+	}
+	return before + "[redacted]"
+}
+
+// handleAnswer handles the end of the run of a plugin. A failure quotes the standard error of the
+// plugin, but not the token.
+func (n *Node) handleAnswer(r *Round, p *Provider, image string, record op.Record,
+	ev world.Event) error {
+	n.count(p.Name, ev.Time.Sub(record.IssuedAt), ev.Err)
+	got, ok := ev.Body.(*world.CredentialsGot)
+	switch {
+	case ev.Err != nil:
+		return errors.New(withoutToken(ev.Err.Message, r.Ask.Token))
+	case !ok:
+		return nil
+	}
+	found, err := n.keep(p, imagename.Split(image).Path(), r.Ask, got.Output, ev.Time)
+	if err != nil {
+		return err
 	}
 	return r.add(found, image)
 }
@@ -143,8 +233,9 @@ func (r *Round) add(byRegistry map[string]keyring.Credential, image string) erro
 	}
 	found, err := k.Lookup(image)
 	for _, c := range found.Credentials {
-		if len(r.List) < creditsMax && !slices.Contains(r.List, c) {
-			r.List = append(r.List, c)
+		isSame := func(known Found) bool { return known.Credential == c }
+		if len(r.List) < creditsMax && !slices.ContainsFunc(r.List, isSame) {
+			r.List = append(r.List, Found{c, r.Ask.UID})
 		}
 	}
 	return err
@@ -184,8 +275,10 @@ func (p *Provider) isFor(repository string) bool {
 }
 
 // request returns the request to a plugin for the credentials of a repository.
-func (p *Provider) request(binDir, repository string) *world.GetCredentials {
-	request := pluginapi.CredentialProviderRequest{Image: repository}
+func (p *Provider) request(binDir, repository, token string,
+	annotations map[string]string) *world.GetCredentials {
+	request := pluginapi.CredentialProviderRequest{Image: repository, ServiceAccountToken: token,
+		ServiceAccountAnnotations: annotations}
 	request.APIVersion, request.Kind = p.APIVersion, "CredentialProviderRequest"
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -195,16 +288,26 @@ func (p *Provider) request(binDir, repository string) *world.GetCredentials {
 		Request: data}
 }
 
-// answerKey returns the key of an answer: what it is for, by the plugin's own word.
-func answerKey(p *Provider, scope string) string { return p.Name + "\x00" + scope }
+// answerKey returns the key of an answer: what it is for, by the plugin's own word, and the service
+// account or the token that it counts for.
+func answerKey(p *Provider, scope string, ask Ask) string {
+	key := p.Name + "\x00" + scope
+	if ask.Account != "" {
+		key += "\x00" + ask.Account
+	}
+	if ask.Token != "" && p.Tokens.PerToken {
+		key += fmt.Sprintf("\x00%x", sha256.Sum256([]byte(ask.Token)))
+	}
+	return key
+}
 
 // answer returns a response of a plugin that has not expired, for the repository, its registry or
 // all images.
-func (n *Node) answer(p *Provider, repository string, now time.Time) (map[string]keyring.Credential,
-	bool) {
+func (n *Node) answer(p *Provider, repository string, ask Ask,
+	now time.Time) (map[string]keyring.Credential, bool) {
 	registry, _, _ := strings.Cut(repository, "/")
 	for _, scope := range []string{repository, registry, ""} {
-		if a, ok := n.Answers[answerKey(p, scope)]; ok && now.Before(a.Expires) {
+		if a, ok := n.Answers[answerKey(p, scope, ask)]; ok && now.Before(a.Expires) {
 			return a.Credentials, true
 		}
 	}
@@ -213,17 +316,11 @@ func (n *Node) answer(p *Provider, repository string, now time.Time) (map[string
 
 // keep decodes the output of a plugin, and keeps it for as long as it says. An error quotes none of
 // it, since it has credentials.
-func (n *Node) keep(p *Provider, repository string, output []byte,
+func (n *Node) keep(p *Provider, repository string, ask Ask, output []byte,
 	now time.Time) (map[string]keyring.Credential, error) {
-	var response pluginapi.CredentialProviderResponse
-	if doc, err := document.Parse(output); err != nil || doc == nil {
-		return nil, fmt.Errorf("its output is not JSON")
-	} else if _, err := document.Decode(doc, &response); err != nil {
-		return nil, fmt.Errorf("its output is no CredentialProviderResponse")
-	}
-	if response.Kind != "CredentialProviderResponse" || response.APIVersion != p.APIVersion {
-		return nil, fmt.Errorf("its output is %.64q of %.64q, want CredentialProviderResponse of %q",
-			response.Kind, response.APIVersion, p.APIVersion)
+	response, err := p.decode(output)
+	if err != nil {
+		return nil, err
 	}
 	registry, _, _ := strings.Cut(repository, "/")
 	scopes := map[pluginapi.PluginCacheKeyType]string{
@@ -236,33 +333,70 @@ func (n *Node) keep(p *Provider, repository string, output []byte,
 	}
 	found := map[string]keyring.Credential{}
 	for _, name := range slices.Sorted(maps.Keys(response.Auth)) {
-		found[name] = keyring.Credential{Username: response.Auth[name].Username,
-			Password: response.Auth[name].Password}
+		auth := response.Auth[name]
+		if ask.Token != "" && auth.Password == ask.Token && !p.Tokens.PerToken {
+			return nil, errors.New("the password is the token, which needs cacheType Token")
+		}
+		found[name] = keyring.Credential{Username: auth.Username, Password: auth.Password}
 	}
 	duration := p.CacheDuration
 	if response.CacheDuration != nil {
 		duration = response.CacheDuration.Duration
 	}
 	if duration > 0 {
-		n.store(answerKey(p, scope), Answer{found, now.Add(duration)}, now)
+		store(&n.Answers, answerKey(p, scope, ask),
+			Answer{found, ask.Namespace, now.Add(duration)}, answersMax, now)
 	}
 	return found, nil
 }
 
-// store keeps an answer, and drops those that have expired, or the one that expires first.
-func (n *Node) store(key string, a Answer, now time.Time) {
-	if n.Answers == nil {
-		n.Answers = map[string]Answer{}
+func (p *Provider) decode(output []byte) (*pluginapi.CredentialProviderResponse, error) {
+	var response pluginapi.CredentialProviderResponse
+	if doc, err := document.Parse(output); err != nil || doc == nil {
+		return nil, errors.New("its output is not JSON")
+	} else if _, err := document.Decode(doc, &response); err != nil {
+		return nil, errors.New("its output is no CredentialProviderResponse")
 	}
-	maps.DeleteFunc(n.Answers, func(_ string, old Answer) bool { return !now.Before(old.Expires) })
-	if _, replaces := n.Answers[key]; !replaces && len(n.Answers) >= answersMax {
-		first := ""
-		for _, name := range slices.Sorted(maps.Keys(n.Answers)) {
-			if first == "" || n.Answers[name].Expires.Before(n.Answers[first].Expires) {
-				first = name
-			}
+	if response.Kind != "CredentialProviderResponse" || response.APIVersion != p.APIVersion {
+		return nil, fmt.Errorf("its output is %.64q of %.64q, want CredentialProviderResponse of %q",
+			response.Kind, response.APIVersion, p.APIVersion)
+	}
+	return &response, nil
+}
+
+// kept is a response or a token that is kept until it expires.
+type kept interface {
+	expiry() (namespace string, expires time.Time)
+}
+
+func (a Answer) expiry() (string, time.Time) { return a.Namespace, a.Expires }
+
+// store keeps an entry. It drops those that have expired and, if there are too many, of the
+// namespace that has most the one that expires first: no tenant loses its own to another one.
+func store[V kept](into *map[string]V, key string, value V, most int, now time.Time) {
+	if *into == nil {
+		*into = map[string]V{}
+	}
+	maps.DeleteFunc(*into, func(_ string, old V) bool {
+		_, expires := old.expiry()
+		return !now.Before(expires)
+	})
+	(*into)[key] = value
+	if len(*into) <= most {
+		return
+	}
+	counts, largest := map[string]int{}, 0
+	for _, entry := range *into { //ordered: counts
+		namespace, _ := entry.expiry()
+		counts[namespace]++
+		largest = max(largest, counts[namespace])
+	}
+	first, firstExpires := "", time.Time{}
+	for _, name := range slices.Sorted(maps.Keys(*into)) {
+		namespace, expires := (*into)[name].expiry()
+		if counts[namespace] == largest && (first == "" || expires.Before(firstExpires)) {
+			first, firstExpires = name, expires
 		}
-		delete(n.Answers, first)
 	}
-	n.Answers[key] = a
+	delete(*into, first)
 }

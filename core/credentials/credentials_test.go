@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"seedlet.dev/core/keyring"
+	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
@@ -53,14 +54,17 @@ func answerAll(t *testing.T, n *Node, image string, now time.Time,
 	t.Helper()
 	var r Round
 	for {
-		request := n.Next(&r, image, now)
+		request, err := n.Next(&r, Subject{Image: image}, now)
+		if err != nil {
+			t.Error(err)
+		}
 		if request == nil {
 			break
 		}
 		requests = append(requests, request)
 		ev := respond(request)
 		ev.Time = now
-		if err := n.Handle(&r, image, now, ev); (err != nil) != (ev.Err != nil) {
+		if err := n.Handle(&r, image, recordOf(request, now), ev); (err != nil) != (ev.Err != nil) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -68,6 +72,10 @@ func answerAll(t *testing.T, n *Node, image string, now time.Time,
 		users = append(users, c.Username)
 	}
 	return requests, users
+}
+
+func recordOf(request any, issued time.Time) op.Record {
+	return op.Record{Call: world.CallName(request), IssuedAt: issued}
 }
 
 // The Docker configuration goes before the plugins; only those are asked that are for the image,
@@ -132,11 +140,12 @@ func TestFailures(t *testing.T) {
 	} {
 		n := &Node{Settings: Settings{Providers: parse(t, pluginConfig, second)}}
 		var r Round
-		if n.Next(&r, "a.dkr.example/app", t0) == nil {
+		request, _ := n.Next(&r, Subject{Image: "a.dkr.example/app"}, t0)
+		if request == nil {
 			t.Fatal("nothing is asked")
 		}
 		ev.Time = t0.Add(time.Second)
-		err := n.Handle(&r, "a.dkr.example/app", t0, ev)
+		err := n.Handle(&r, "a.dkr.example/app", recordOf(request, t0), ev)
 		failed := ev.Err != nil // a wrong output is not counted, as by the kubelet
 		if runs := n.Runs["ecr"]; runs == nil || runs.Sum != time.Second ||
 			(n.Failures["ecr"] == 1) != failed {
@@ -146,9 +155,9 @@ func TestFailures(t *testing.T) {
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
 		}
-		request, ok := n.Next(&r, "a.dkr.example/app", t0).(*world.GetCredentials)
-		if !ok || request.Program != "second" || len(r.List) > 0 {
-			t.Errorf("%s: next is %+v, with %v", name, request, r.List)
+		next, _ := n.Next(&r, Subject{Image: "a.dkr.example/app"}, t0)
+		if m, ok := next.(*world.GetCredentials); !ok || m.Program != "second" || len(r.List) > 0 {
+			t.Errorf("%s: next is %+v, with %v", name, next, r.List)
 		}
 	}
 }
@@ -183,17 +192,24 @@ func TestCache(t *testing.T) {
 
 // The responses that are kept are bounded.
 func TestCacheIsBounded(t *testing.T) {
-	n := &Node{}
+	var all map[string]Answer
+	add := func(name, namespace string, after time.Duration) {
+		a := Answer{map[string]keyring.Credential{}, namespace, t0.Add(after)}
+		store(&all, name, a, answersMax, t0)
+	}
+	add("other", "b", time.Second)
 	for i := range answersMax + 10 {
-		n.store(fmt.Sprint(i), Answer{map[string]keyring.Credential{}, t0.Add(time.Duration(i+1) *
-			time.Second)}, t0)
+		add(fmt.Sprint(i), "a", time.Duration(i+2)*time.Second)
 	}
-	if _, hasOldest := n.Answers["0"]; len(n.Answers) != answersMax || hasOldest {
-		t.Errorf("%d answers, the oldest is there: %v", len(n.Answers), hasOldest)
+	if _, hasOldest := all["0"]; len(all) != answersMax || hasOldest {
+		t.Errorf("%d answers, the oldest is there: %v", len(all), hasOldest)
 	}
-	n.store("new", Answer{Expires: t0.Add(2 * time.Hour)}, t0.Add(time.Hour))
-	if len(n.Answers) != 1 {
-		t.Errorf("%d answers after all others have expired", len(n.Answers))
+	if _, hasOther := all["other"]; !hasOther {
+		t.Error("a tenant has lost its answer to another one")
+	}
+	store(&all, "new", Answer{Expires: t0.Add(2 * time.Hour)}, answersMax, t0.Add(time.Hour))
+	if len(all) != 1 {
+		t.Errorf("%d answers after all others have expired", len(all))
 	}
 }
 
@@ -210,8 +226,6 @@ func TestParseConfigNamesTheField(t *testing.T) {
 			`Invalid value: "-1s": must not be negative`,
 		strings.Replace(pluginConfig, `"*.dkr.example"`, `"/x"`, 1): "/0.yaml: " +
 			`providers[0].matchImages[0]: Invalid value: "/x"`,
-		pluginConfig + "  tokenAttributes: {serviceAccountTokenAudience: a}\n": "/0.yaml: " +
-			"providers[0].tokenAttributes: Forbidden: ",
 	} {
 		_, err := ParseConfig([]File{{"/0.yaml", []byte(text)}})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

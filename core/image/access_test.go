@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ type accessHarness struct {
 	pulls   []string // the users of the pulls so far
 	refuse  *world.Error
 	noDisk  *world.Error
+
+	accounts accounts
 }
 
 func newAccessHarness(t *testing.T) *accessHarness {
@@ -45,9 +48,10 @@ func withSecret(secret string) Request {
 func (r *accessHarness) require(request Request, policy v1.PullPolicy) Result {
 	r.now = r.now.Add(10 * time.Minute)
 	since := r.now
-	defer r.store.Release("pod", request.Name())
+	pod := cmp.Or(request.Account.Pod, "pod")
+	defer r.store.Release(pod, request.Name())
 	for range 20 {
-		if result := r.store.Require("pod", request, policy, since); result.ID != "" {
+		if result := r.store.Require(pod, request, policy, since); result.ID != "" {
 			return result
 		}
 		r.out.Reset(&r.table, r.now)
@@ -63,7 +67,7 @@ func (r *accessHarness) require(request Request, policy v1.PullPolicy) Result {
 			r.complete(request.Name(), e)
 		}
 	}
-	return r.store.Require("pod", request, policy, since)
+	return r.store.Require(pod, request, policy, since)
 }
 
 func (r *accessHarness) env() *Env {
@@ -89,6 +93,8 @@ func (r *accessHarness) complete(name string, e world.Effect) {
 		}
 	case *world.ReadFiles:
 		ev.Body = &world.FilesRead{Directory: true}
+	case *world.GetObject, *world.CreateToken, *world.GetCredentials:
+		r.accounts.respond(b, &ev)
 	default:
 		ev.Body, ev.Err = &world.Done{}, r.noDisk
 	}
@@ -217,7 +223,8 @@ func TestNameMoves(t *testing.T) {
 		}
 		r.out.Reset(&r.table, r.now)
 		r.store.Records.Begin("q.io/i", "other", r.now)
-		r.store.Records.Pulled("q.io/i", "sha256:2", &keyring.Source{UID: "b"}, r.now, r.now)
+		r.store.Records.Pulled("q.io/i", "sha256:2",
+			pullrecord.OfSecret(&keyring.Source{UID: "b"}), r.now, r.now)
 		image.recordStatus(&runtimeapi.Image{Id: "sha256:2"}, since, since)
 		if got := r.store.Require("pod", request, policy, since); got.ID != "" {
 			t.Errorf("%s: image %q of another pod", policy, got.ID)
@@ -237,8 +244,8 @@ func TestRuntimeAnswersWithDigest(t *testing.T) {
 	image := r.store.Images[request.Name()]
 	r.out.Reset(&r.table, r.now)
 	r.store.Records.Begin("q.io/i", "pull", r.now)
-	r.store.Records.Pulled("q.io/i", "q.io/i@sha256:0", &keyring.Source{UID: "a", Name: "a",
-		Namespace: "ns"}, r.now, r.now)
+	r.store.Records.Pulled("q.io/i", "q.io/i@sha256:0", pullrecord.OfSecret(&keyring.Source{
+		UID: "a", Name: "a", Namespace: "ns"}), r.now, r.now)
 	image.PulledAt, image.PulledID, image.ID = r.now, "q.io/i@sha256:0", "q.io/i@sha256:0"
 	found := &runtimeapi.Image{Id: "sha256:2", RepoDigests: []string{"q.io/i@sha256:0"}}
 	r.store.noteID(image, found, &r.out)

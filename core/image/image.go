@@ -5,7 +5,8 @@
 // know whether the image exists, PullImage if a pod needs a pull. Events: the completions of both.
 // One pull serves all pods that wait for it with the same credentials, and a pod that needs no pull
 // never waits for one. Before a pull the sources of the node's own credentials are asked
-// (core/credentials). Start reading at Store.Require.
+// (core/credentials), and before them the service account of the pods is read, if a plugin needs it
+// (account.go). Start reading at Store.Require.
 package image
 
 import (
@@ -67,6 +68,7 @@ type Store struct {
 type Request struct {
 	Ref         string
 	Credentials Credentials
+	Account     Account // zero if no plugin for the image gets tokens
 }
 
 // Credentials are the credentials that a pull is tried with, in order.
@@ -80,10 +82,15 @@ type Credentials struct {
 // Name returns the key of the image in Store.Images. Pods with different credentials do not share
 // pulls. No valid reference contains a zero byte.
 func (r *Request) Name() string {
-	if r.Credentials.Name == "" {
+	account := r.Account.key()
+	if r.Credentials.Name == "" && account == "" {
 		return r.Ref
 	}
-	return r.Ref + "\x00" + r.Credentials.Name
+	name := r.Ref + "\x00" + r.Credentials.Name
+	if account != "" {
+		name += "\x00" + account
+	}
+	return name
 }
 
 // Image is one image reference that pods wait for, with one set of credentials.
@@ -94,6 +101,12 @@ type Image struct {
 
 	Credentials []keyring.Credential `json:"credentials,omitempty"` // to pull with, in order
 	Sources     []keyring.Source     `json:"sources,omitempty"`     // of Credentials, and others
+	// Account is the service account of the waiters; nil if no plugin for the image gets tokens.
+	Account   *credentials.Account `json:"account,omitempty"`
+	AccountOp world.OpID           `json:"accountOp,omitempty"` // the read in flight
+	// AccountNeededSince is the newest need of a waiter to know whether its service account may use
+	// the image that is present.
+	AccountNeededSince time.Time `json:"accountNeededSince,omitzero"`
 	// Round is the search for the node's credentials, which precedes a pull with the first of all
 	// credentials.
 	Round credentials.Round `json:"round,omitzero"`
@@ -140,6 +153,7 @@ type Image struct {
 type Waiter struct {
 	UID   string    `json:"uid"`
 	Since time.Time `json:"since"`
+	Pod   string    `json:"pod,omitempty"` // its name, if tokens may be bound to the pod
 }
 
 // User is the user of an image's configuration, by number or else by name. An image with neither
@@ -209,10 +223,10 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 			s.Images = map[string]*Image{}
 		}
 		img = &Image{Name: name, Ref: ref, Credentials: request.Credentials.List,
-			Sources: request.Credentials.Sources}
+			Sources: request.Credentials.Sources, Account: request.Account.fact()}
 		s.Images[name] = img
 	}
-	s.addWaiter(img, uid, since)
+	s.addWaiter(img, uid, request.Account.Pod, since)
 	pulled := !img.PulledAt.IsZero() && !img.PulledAt.Before(since)
 	checked := !img.CheckedAt.IsZero() && !img.CheckedAt.Before(since)
 	isPresent := img.ID != "" && checked && policy != v1.PullAlways
@@ -225,7 +239,7 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	var access pullrecord.Access
 	isAsked := isPresent || pulled && img.ID != "" // after a pull, the name may have another image
 	if isAsked {
-		access = s.Records.Access(ref, img.ID, img.Names, img.Sources)
+		access = s.access(img, since)
 	}
 	if access == pullrecord.Denied && pulled {
 		img.PulledAt = time.Time{}
@@ -237,7 +251,8 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 		result.Decision, result.Access = whenPresent, access
 		return result
 	case isAsked && access == pullrecord.Unknown:
-		return Result{Problem: img.Problem, Pull: img.Pull} // planned when the records were read
+		// It is planned when the records, or the service account, were read.
+		return Result{Problem: img.Problem, Pull: img.Pull}
 	case checked && policy == v1.PullNever:
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
 		return Result{Decision: decision, Access: access, Problem: &Problem{Reason: ErrImageNeverPull,
@@ -320,10 +335,10 @@ func (i *Image) result() Result {
 	return result
 }
 
-func (s *Store) addWaiter(i *Image, uid string, since time.Time) {
+func (s *Store) addWaiter(i *Image, uid, pod string, since time.Time) {
 	at, ok := i.findWaiter(uid)
 	if !ok {
-		i.Waiters = slices.Insert(i.Waiters, at, Waiter{UID: uid})
+		i.Waiters = slices.Insert(i.Waiters, at, Waiter{UID: uid, Pod: pod})
 		if s.Waits == nil {
 			s.Waits = map[string]int{}
 		}
@@ -372,7 +387,7 @@ func (i *Image) waitersSince(after time.Time) []string {
 }
 
 func (i *Image) hasOperation() bool {
-	return i.PullOp != 0 || i.StatusOp != 0 || i.Round.Op != 0
+	return i.PullOp != 0 || i.StatusOp != 0 || i.AccountOp != 0 || i.Round.Op != 0
 }
 
 // Env is what the plan of an image depends on besides the facts.
@@ -411,6 +426,9 @@ func (s *Store) plan(name string, env *Env) time.Time {
 		return time.Time{}
 	}
 	wake := s.planStatus(img, env.Effects)
+	if img.isAccountOutdated(img.AccountNeededSince) {
+		s.readAccount(img, env.Effects)
+	}
 	if env.PullsHeld {
 		return wake
 	}
@@ -493,12 +511,28 @@ func (s *Store) askForNodeCredentials(i *Image, effects *op.Effects) bool {
 	if i.Credential > 0 {
 		return true
 	}
-	request := s.Node.Next(&i.Round, i.Ref, effects.Now())
-	if request == nil {
-		return true
+	// The service account is read for each attempt, as by the kubelet: it may be another one by now.
+	if i.Round.Step == 0 && i.isAccountOutdated(timer.Later(i.PullNeededSince, i.PullNotBefore)) {
+		s.readAccount(i, effects)
+		return false
 	}
-	i.Round.Op = effects.IssueFor(s.tenant(i), Key(i.Name), "", credentials.Timeout, request)
-	return false
+	for {
+		request, failure := s.Node.Next(&i.Round, i.subject(), effects.Now())
+		if failure != nil {
+			i.logNoCredentials(failure, effects)
+			continue
+		}
+		if request == nil {
+			return true
+		}
+		i.Round.Op = effects.IssueFor(s.tenant(i), Key(i.Name), "", credentials.Timeout, request)
+		return false
+	}
+}
+
+func (i *Image) logNoCredentials(failure error, effects *op.Effects) {
+	effects.Log(world.LevelWarning, "no credentials of the node", "image", i.Ref, "err",
+		failure.Error())
 }
 
 // sandbox returns the configuration of a sandbox that the image is pulled for, that of the first
@@ -544,10 +578,14 @@ func (s *Store) HandleCompletion(name string, r op.Record, ev world.Event,
 	if img == nil {
 		return nil
 	}
-	if r.Call == "GetCredentials" || r.Call == "ReadDockerConfig" {
-		if err := s.Node.Handle(&img.Round, img.Ref, r.IssuedAt, ev); err != nil {
-			effects.Log(world.LevelWarning, "no credentials of the node", "image", img.Ref, "err",
-				err.Error())
+	switch r.Call {
+	case "GetObject":
+		img.AccountOp = 0
+		s.Node.HandleAccount(img.Account, img.waitersSince(time.Time{}), r.IssuedAt, ev)
+		return img.waitersSince(time.Time{})
+	case "GetCredentials", "ReadDockerConfig", "CreateToken":
+		if err := s.Node.Handle(&img.Round, img.Ref, r, ev); err != nil {
+			img.logNoCredentials(err, effects)
 		}
 		return nil // the image is planned, and its waiters wait for the pull
 	}
@@ -626,10 +664,11 @@ func (s *Store) noteID(i *Image, found *runtimeapi.Image, effects *op.Effects) {
 // recordPull records with which credentials an image was pulled.
 func (s *Store) recordPull(i *Image, effects *op.Effects) {
 	switch {
-	case i.Credential >= len(i.Credentials): // those of the node, or none
-		s.Records.Pulled(i.Ref, i.ID, nil, effects.Now(), effects.Date())
+	case i.Credential >= len(i.Credentials): // those of the node or of a service account, or none
+		s.Records.Pulled(i.Ref, i.ID, i.foundCredentials(), effects.Now(), effects.Date())
 	case i.Credential < len(i.Sources):
-		s.Records.Pulled(i.Ref, i.ID, &i.Sources[i.Credential], effects.Now(), effects.Date())
+		s.Records.Pulled(i.Ref, i.ID, pullrecord.OfSecret(&i.Sources[i.Credential]), effects.Now(),
+			effects.Date())
 	default:
 		s.Records.MayCome(i.Ref, effects.Now())
 	}
@@ -709,7 +748,11 @@ func (i *Image) authConfig() *runtimeapi.AuthConfig {
 
 // allCredentials returns the credentials to try, those of the pods first.
 func (i *Image) allCredentials() []keyring.Credential {
-	return append(slices.Clip(i.Credentials), i.Round.List...)
+	all := slices.Clip(i.Credentials)
+	for _, found := range i.Round.List {
+		all = append(all, found.Credential)
+	}
+	return all
 }
 
 // recordPullError applies the error of a pull. The next pull uses the next credentials, without

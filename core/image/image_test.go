@@ -372,7 +372,7 @@ func TestLatestWaiter(t *testing.T) {
 	}
 	at := time.Unix(100, 0)
 	for i, uid := range []string{"u2", "u3", "u1"} {
-		s.addWaiter(s.Images["a"], uid, at.Add(time.Duration(i)*time.Second))
+		s.addWaiter(s.Images["a"], uid, "", at.Add(time.Duration(i)*time.Second))
 	}
 	if got := s.LatestWaiter("a"); got != "u1" {
 		t.Errorf("%q, want u1", got)

@@ -24,8 +24,8 @@ type requiredImage struct {
 
 // requiredImages returns the images that a container needs, the one that it runs first, and an
 // error if the credentials for one of them are more than it may have.
-func (p *Pod) requiredImages(container *v1.Container, secrets *pullSecrets) ([]requiredImage,
-	error) {
+func (p *Pod) requiredImages(container *v1.Container, secrets *pullSecrets,
+	env *Env) ([]requiredImage, error) {
 	all := []requiredImage{{policy: container.ImagePullPolicy,
 		Request: image.Request{Ref: container.Image}}}
 	for i := range container.VolumeMounts {
@@ -44,8 +44,27 @@ func (p *Pod) requiredImages(container *v1.Container, secrets *pullSecrets) ([]r
 		if all[i].Credentials, err = secrets.credentials(all[i].Ref); err != nil {
 			return nil, err
 		}
+		all[i].Account = p.pullAccount(all[i].Ref, env)
 	}
 	return all, nil
+}
+
+// pullAccount returns the service account of the pod if a plugin for an image gets a token of it
+// (KEP-4412). A static pod has none.
+func (p *Pod) pullAccount(ref string, env *Env) image.Account {
+	name := p.Spec.Spec.ServiceAccountName
+	if name == "" || p.IsStatic() || env.Objects == nil || len(ref) > budget.ImageReferenceMax {
+		return image.Account{}
+	}
+	use := env.Images.Node.AccountUse(ref)
+	account := image.Account{Namespace: p.Namespace, Name: name, Pod: p.Name}
+	switch {
+	case !use.Any:
+		return image.Account{}
+	case use.PerPod:
+		account.OnlyFor = p.UID
+	}
+	return account
 }
 
 // ensureImages returns the images that a container is created from. It reports false while one of
@@ -55,7 +74,7 @@ func (p *Pod) ensureImages(container *v1.Container, env *Env) (criconfig.Images,
 	if !known {
 		return criconfig.Images{}, false
 	}
-	required, err := p.requiredImages(container, secrets)
+	required, err := p.requiredImages(container, secrets, env)
 	if err != nil {
 		return criconfig.Images{}, false // recordMisconfiguration has reported it
 	}

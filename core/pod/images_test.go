@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/image"
 	"seedlet.dev/world"
 )
@@ -333,4 +334,36 @@ func TestPullSecrets(t *testing.T) {
 	if p.PendingImages[0].Image != "q.io/i" {
 		t.Errorf("without a secret: %+v", p.PendingImages[0])
 	}
+}
+
+// The service account of a pod is part of the request only for an image of a plugin that gets
+// tokens, and the pod as well if a token is good for one pod only.
+func TestPullAccount(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	s.Spec.ServiceAccountName = "robot"
+	p := podWith(s)
+	r := newHarness(t, p)
+	r.env.Objects = &(&fakeServer{}).store
+	tokens := &credentials.Tokens{}
+	r.env.Images.Node.Providers = []credentials.Provider{{MatchImages: []string{"q.io"},
+		Tokens: tokens}}
+	want := image.Account{Namespace: p.Namespace, Name: "robot", Pod: p.Name}
+	if got := p.pullAccount("q.io/i", r.env); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	tokens.PerToken, want.OnlyFor = true, p.UID
+	if got := p.pullAccount("q.io/i", r.env); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	none := func(what, ref string) {
+		t.Helper()
+		if got := p.pullAccount(ref, r.env); got != (image.Account{}) {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	none("another image", "docker.io/i")
+	s.Spec.ServiceAccountName = ""
+	none("no service account", "q.io/i")
+	s.Spec.ServiceAccountName, r.env.Objects = "robot", nil
+	none("no API server", "q.io/i")
 }

@@ -101,6 +101,6 @@ func (p *Pod) checkPullSecrets(container *v1.Container, env *Env) error {
 	if !known {
 		return nil
 	}
-	_, err := p.requiredImages(container, secrets)
+	_, err := p.requiredImages(container, secrets, env)
 	return err
 }

@@ -160,7 +160,7 @@ func (s *Store) confirm(effects *op.Effects) {
 	for i := range s.Confirmed {
 		c := &s.Confirmed[i]
 		if r := s.Records[fileName(c.ID)]; r != nil && !r.IsGone && !r.Damaged {
-			s.grant(r, repositoryOf(c.Ref), &c.Source, effects.Now(), effects.Date())
+			s.grant(r, repositoryOf(c.Ref), OfSecret(&c.Source), effects.Now(), effects.Date())
 		}
 	}
 	s.Confirmed = nil

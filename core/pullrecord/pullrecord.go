@@ -181,6 +181,20 @@ func (s *Store) Access(ref, id string, names []string, sources []keyring.Source)
 	return Denied
 }
 
+// HasAccount reports whether an image was pulled with a token of a service account. An empty UID
+// stands for any: only a service account with a recorded name has to be read for that.
+func (s *Store) HasAccount(ref, id string, account Account) bool {
+	r := s.Records[fileName(id)]
+	if !s.isKept() || r == nil || r.IsGone || r.Damaged || r.ImageRef != id {
+		return false
+	}
+	return slices.ContainsFunc(r.CredentialMapping[repositoryOf(ref)].KubernetesServiceAccounts,
+		func(good Account) bool {
+			return good.Namespace == account.Namespace && good.Name == account.Name &&
+				(account.UID == "" || good.UID == account.UID)
+		})
+}
+
 // isUnreadable reports whether there may be files whose content this agent does not know.
 func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir.Failed }
 
@@ -283,13 +297,7 @@ func (s *Store) Rename(from, to string, now, date time.Time) {
 	renamed := s.recordOf(to, date)
 	renamed.PulledAt = now
 	for _, repository := range slices.Sorted(maps.Keys(r.CredentialMapping)) {
-		good := r.CredentialMapping[repository]
-		if good.NodePodsAccessible {
-			s.grant(renamed, repository, nil, now, date)
-		}
-		for i := range good.KubernetesSecrets {
-			s.grant(renamed, repository, &good.KubernetesSecrets[i], now, date)
-		}
+		s.grant(renamed, repository, r.CredentialMapping[repository], now, date)
 	}
 }
 
@@ -305,15 +313,34 @@ func (s *Store) End(ref, name string) {
 	s.settle(fileName(ref), i)
 }
 
-// Pulled records what a pull has brought: the image, and the secret whose credentials were good for
-// it; nil if every pod on the node has them, or none are needed.
-func (s *Store) Pulled(ref, id string, source *keyring.Source, now, date time.Time) {
+// Credentials are whose credentials were good for an image, as the kubelet records it.
+type Credentials = kubeletconfig.ImagePullCredentials
+
+// Account is a service account, as the kubelet records it.
+type Account = kubeletconfig.ImagePullServiceAccount
+
+// OfSecret returns the credentials of a secret; nil for those that every pod on the node has, or
+// none.
+func OfSecret(secret *keyring.Source) Credentials {
+	if secret == nil {
+		return Credentials{NodePodsAccessible: true}
+	}
+	return Credentials{KubernetesSecrets: []keyring.Source{*secret}}
+}
+
+// OfAccount returns the credentials that a plugin has got with a token of a service account.
+func OfAccount(account Account) Credentials {
+	return Credentials{KubernetesServiceAccounts: []Account{account}}
+}
+
+// Pulled records what a pull has brought: the image, and whose credentials were good for it.
+func (s *Store) Pulled(ref, id string, pulledWith Credentials, now, date time.Time) {
 	i := s.Intents[fileName(ref)]
 	if i == nil {
 		return
 	}
 	r := s.recordOf(id, date)
-	s.grant(r, repositoryOf(ref), source, now, date)
+	s.grant(r, repositoryOf(ref), pulledWith, now, date)
 	r.PulledAt, r.AbsentSince = now, time.Time{}
 	i.UnknownSince, i.FailedAt = time.Time{}, time.Time{}
 	i.addRecord(fileName(id))
@@ -361,31 +388,29 @@ func (s *Store) recordOf(id string, date time.Time) *Record {
 	return r
 }
 
-// grant adds a secret to a record, or all pods of the node if there is none. What exceeds the
-// bounds of a record gives way to what is new: the secret of the namespace that has most of them,
-// the repository that was granted longest ago.
-func (s *Store) grant(r *Record, repository string, secret *keyring.Source, now, date time.Time) {
+// grant adds credentials to a record. What exceeds the bounds of a record gives way to what is new:
+// the secret or service account of the namespace that has most of them, the repository that was
+// granted longest ago.
+func (s *Store) grant(r *Record, repository string, added Credentials, now, date time.Time) {
 	put(&r.GrantedAt, repository, now)
 	good := r.CredentialMapping[repository]
 	switch {
 	case good.NodePodsAccessible:
 		return
-	case secret == nil:
-		good = kubeletconfig.ImagePullCredentials{NodePodsAccessible: true}
+	case added.NodePodsAccessible:
+		good = Credentials{NodePodsAccessible: true}
 	default:
-		secrets := slices.Clone(good.KubernetesSecrets)
-		at, found := slices.BinarySearchFunc(secrets, *secret, compareSecrets)
-		switch {
-		case found && secrets[at] == *secret:
-			return
-		case found:
-			secrets[at] = *secret
-		default:
-			secrets = slices.Insert(secrets, at, *secret)
+		changed := false
+		for _, secret := range added.KubernetesSecrets {
+			changed = grantOne(&good.KubernetesSecrets, secret, compareSecrets,
+				func(s keyring.Source) string { return s.Namespace }) || changed
 		}
-		good.KubernetesSecrets = secrets
-		for len(good.KubernetesSecrets) > credentialsMax {
-			good.KubernetesSecrets = dropSecret(good.KubernetesSecrets, *secret)
+		for _, account := range added.KubernetesServiceAccounts {
+			changed = grantOne(&good.KubernetesServiceAccounts, account, compareAccounts,
+				func(a Account) string { return a.Namespace }) || changed
+		}
+		if !changed {
+			return
 		}
 	}
 	put(&r.CredentialMapping, repository, good)
@@ -397,17 +422,34 @@ func (s *Store) grant(r *Record, repository string, secret *keyring.Source, now,
 	s.change(recordsDir, fileName(r.ImageRef), &r.File)
 }
 
-// dropSecret removes a secret of the namespace that has most, but not a given one.
-func dropSecret(secrets []keyring.Source, kept keyring.Source) []keyring.Source {
-	counts, most := map[string]int{}, 0
-	for _, secret := range secrets {
-		counts[secret.Namespace]++
-		most = max(most, counts[secret.Namespace])
+// grantOne adds a secret or a service account to the sorted ones of a repository, in place of the
+// one that it is equal to, and reports whether that is a change. If there are too many then, one of
+// the namespace that has most is dropped, but not the new one.
+func grantOne[G comparable](granted *[]G, added G, compare func(x, y G) int,
+	namespaceOf func(G) string) bool {
+	all := slices.Clone(*granted)
+	at, found := slices.BinarySearchFunc(all, added, compare)
+	switch {
+	case found && all[at] == added:
+		return false
+	case found:
+		all[at] = added
+	default:
+		all = slices.Insert(all, at, added)
 	}
-	at := slices.IndexFunc(secrets, func(secret keyring.Source) bool {
-		return counts[secret.Namespace] == most && secret != kept
-	})
-	return slices.Delete(secrets, at, at+1)
+	for len(all) > credentialsMax {
+		counts, most := map[string]int{}, 0
+		for _, one := range all {
+			counts[namespaceOf(one)]++
+			most = max(most, counts[namespaceOf(one)])
+		}
+		at := slices.IndexFunc(all, func(one G) bool {
+			return counts[namespaceOf(one)] == most && one != added
+		})
+		all = slices.Delete(all, at, at+1)
+	}
+	*granted = all
+	return true
 }
 
 // dropOldest removes the repository that was granted longest ago, but not a given one.
@@ -425,6 +467,12 @@ func (r *Record) dropOldest(kept string) {
 
 // compareSecrets orders secrets as the kubelet does; the content does not count.
 func compareSecrets(x, y keyring.Source) int {
+	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name),
+		strings.Compare(x.UID, y.UID))
+}
+
+// compareAccounts orders service accounts as the kubelet does.
+func compareAccounts(x, y Account) int {
 	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name),
 		strings.Compare(x.UID, y.UID))
 }

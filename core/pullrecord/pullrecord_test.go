@@ -148,7 +148,7 @@ func (n *node) list(images map[string][]string) {
 func (n *node) pull(ref, id string, secret *keyring.Source) {
 	n.t.Helper()
 	n.begin(ref, ref)
-	n.store.Pulled(ref, id, secret, n.now, n.now)
+	n.store.Pulled(ref, id, OfSecret(secret), n.now, n.now)
 	n.store.End(ref, ref)
 	n.run()
 }
@@ -273,7 +273,7 @@ func TestAgentEndsWithinPull(t *testing.T) {
 	n = newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.begin(ref, ref)
 	n.fail["WriteFile"] = world.Errorf(world.KindExhausted, "WriteFile", "no space")
-	n.store.Pulled(ref, id, secret("a", "1"), n.now, n.now)
+	n.store.Pulled(ref, id, OfSecret(secret("a", "1")), n.now, n.now)
 	n.store.End(ref, ref)
 	n.run()
 	n.expect(Recorded, ref, id, secret("a", "1"))
@@ -425,11 +425,11 @@ func TestTwoImagesOfReference(t *testing.T) {
 	n.begin(ref, "first")
 	n.begin(ref, "second")
 	n.held = true
-	n.store.Pulled(ref, id, secret("a", "1"), n.now, n.now)
+	n.store.Pulled(ref, id, OfSecret(secret("a", "1")), n.now, n.now)
 	n.store.End(ref, "first")
 	n.run()
 	first := n.out.List()[0]
-	n.store.Pulled(ref, "sha256:2", secret("b", "2"), n.now, n.now)
+	n.store.Pulled(ref, "sha256:2", OfSecret(secret("b", "2")), n.now, n.now)
 	n.store.End(ref, "second")
 	n.held = false
 	n.run()

@@ -143,7 +143,8 @@ func (c *client) createToken(ctx context.Context, op string, m *world.CreateToke
 	}
 	request := c.rest[v1.SchemeGroupVersion].Post().MaxRetries(0).
 		Namespace(m.Namespace).Resource("serviceaccounts").Name(m.ServiceAccount).
-		SubResource("token").Body(&authenticationv1.TokenRequest{Spec: m.Spec})
+		SubResource("token").Body(&authenticationv1.TokenRequest{
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(m.UID)}, Spec: m.Spec})
 	result, err := c.sendOnce(ctx, op, request)
 	if err != nil {
 		return nil, err

@@ -20,19 +20,45 @@ import (
 
 var webMeta = metav1.ObjectMeta{Namespace: "ns", Name: "web"}
 
+// requestCase is a request of the core, and the one that follows to the API server.
+type requestCase struct {
+	body   any
+	method string
+	path   string
+	sent   string // a part of the request's body
+	answer map[string]any
+}
+
+// accountRequests are the requests about service accounts.
+func accountRequests() []requestCase {
+	return []requestCase{
+		{&world.GetObject{Resource: world.ResourceServiceAccounts, Namespace: "ns", Name: "builder"},
+			"GET", "/api/v1/namespaces/ns/serviceaccounts/builder", "",
+			object("ServiceAccount", "ns", "builder", "7")},
+		{&world.CreateToken{Namespace: "ns", ServiceAccount: "builder", UID: "sa-uid",
+			Spec: authenticationv1.TokenRequestSpec{}},
+			"POST", "/api/v1/namespaces/ns/serviceaccounts/builder/token", `"uid":"sa-uid"`,
+			map[string]any{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+				"spec": map[string]any{"expirationSeconds": 600},
+				"status": map[string]any{
+					"token": "t", "expirationTimestamp": "2026-01-02T03:04:05Z"}}},
+		{&world.CreateToken{Namespace: "ns", ServiceAccount: "builder",
+			Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"api"}}},
+			"POST", "/api/v1/namespaces/ns/serviceaccounts/builder/token", `"audiences":["api"]`,
+			map[string]any{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+				"spec": map[string]any{"expirationSeconds": 600},
+				"status": map[string]any{
+					"token": "t", "expirationTimestamp": "2026-01-02T03:04:05Z"}}},
+	}
+}
+
 func TestRequests(t *testing.T) {
 	grace := int64(0)
 	pod := object("Pod", "ns", "web", "7")
 	lease := object("Lease", "ns", "web", "7")
 	lease["apiVersion"] = "coordination.k8s.io/v1"
 	pods, leases := "/api/v1/namespaces/ns/pods", "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
-	cases := []struct {
-		body   any
-		method string
-		path   string
-		sent   string // a part of the request's body
-		answer map[string]any
-	}{
+	cases := []requestCase{
 		{&world.GetObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web"},
 			"GET", pods + "/web", "", pod},
 		{&world.CreateObject{Object: world.Object{Pod: &v1.Pod{ObjectMeta: webMeta}}},
@@ -50,15 +76,8 @@ func TestRequests(t *testing.T) {
 		{&world.DeleteObject{Resource: world.ResourcePods, Namespace: "ns", Name: "web", UID: "u",
 			GracePeriodSeconds: &grace},
 			"DELETE", pods + "/web", `"gracePeriodSeconds":0,"preconditions":{"uid":"u"}`, pod},
-		{&world.CreateToken{Namespace: "ns", ServiceAccount: "builder",
-			Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"api"}}},
-			"POST", "/api/v1/namespaces/ns/serviceaccounts/builder/token", `"audiences":["api"]`,
-			map[string]any{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-				"spec": map[string]any{"expirationSeconds": 600},
-				"status": map[string]any{
-					"token": "t", "expirationTimestamp": "2026-01-02T03:04:05Z"}}},
 	}
-	for _, c := range cases {
+	for _, c := range append(cases, accountRequests()...) {
 		t.Run(world.CallName(c.body), func(t *testing.T) {
 			var requested, contentType, sent string
 			f := newFake(t, func(w http.ResponseWriter, r *http.Request) {

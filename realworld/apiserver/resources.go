@@ -64,6 +64,9 @@ var resources = map[world.Resource]resourceInfo{
 	world.ResourceCSINodes: {storagev1.SchemeGroupVersion, false,
 		func() runtime.Object { return &storagev1.CSINode{} },
 		func() runtime.Object { return &storagev1.CSINodeList{} }},
+	world.ResourceServiceAccounts: {v1.SchemeGroupVersion, true,
+		func() runtime.Object { return &v1.ServiceAccount{} },
+		func() runtime.Object { return &v1.ServiceAccountList{} }},
 }
 
 // objectOf returns an object of the API as the core knows it. It takes ownership of the object.
@@ -96,6 +99,8 @@ func objectOf(o runtime.Object) (world.Object, error) {
 		object.CSIDriver = o
 	case *storagev1.CSINode:
 		object.CSINode = o
+	case *v1.ServiceAccount:
+		object.ServiceAccount = o
 	default:
 		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
 	}

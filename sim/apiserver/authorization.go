@@ -65,7 +65,7 @@ func (s *Server) watchDenialReason(w *world.WatchTarget) string {
 	case world.ResourcePods:
 		return ""
 	case world.ResourceClaims, world.ResourceVolumes, world.ResourceAttachments,
-		world.ResourceCSINodes:
+		world.ResourceCSINodes, world.ResourceServiceAccounts:
 		return "can only get individual resources of this type"
 	}
 	return s.readDenialReason(w)
@@ -96,7 +96,7 @@ func (s *Server) readDenialReason(w *world.WatchTarget) string {
 		if w.Name != "" && s.isReferenced(w.Resource, w.Namespace, w.Name) {
 			return ""
 		}
-	case world.ResourceClaims:
+	case world.ResourceClaims, world.ResourceServiceAccounts:
 		if s.isReferenced(w.Resource, w.Namespace, w.Name) {
 			return ""
 		}

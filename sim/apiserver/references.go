@@ -6,9 +6,6 @@ import (
 	"seedlet.dev/world"
 )
 
-// serviceAccounts is a resource that the node cannot read; it can only request tokens for it.
-const serviceAccounts world.Resource = "serviceaccounts"
-
 // reference is an object in a pod's namespace that the pod refers to.
 type reference struct {
 	resource world.Resource
@@ -49,7 +46,7 @@ func podReferences(pod *v1.Pod) []reference {
 			refs = append(refs, reference{kind, name})
 		}
 	}
-	add(serviceAccounts, pod.Spec.ServiceAccountName)
+	add(world.ResourceServiceAccounts, pod.Spec.ServiceAccountName)
 	for _, secret := range pod.Spec.ImagePullSecrets {
 		add(world.ResourceSecrets, secret.Name)
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	// StatusRoom returns how many bytes the status of a pod may have, by its name; zero: any number.
 	// A real server bounds the whole object. Nil: no pod has a bound.
 	StatusRoom func(name string) int
+	// TokenAudiences are audiences for which the node may request tokens of any pod.
+	TokenAudiences []string
 }
 
 // Server is a simulated API server. It is for use by one goroutine.
@@ -46,8 +48,9 @@ type Server struct {
 	delayed             []delayedRequest
 	store               store
 	uids                *rand.Rand
-	jitter              *rand.Rand // of watches and of retransmissions
-	watches             []*watcher // of the current incarnation, in order of their start
+	issued              map[string]issued // tokens, by their values
+	jitter              *rand.Rand        // of watches and of retransmissions
+	watches             []*watcher        // of the current incarnation, in order of their start
 }
 
 // New returns a server without objects.

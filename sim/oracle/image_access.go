@@ -16,12 +16,14 @@ import (
 
 // imageAccess fires when a container is created from an image that its pod could not pull, and that
 // the credentials of another pod have brought to the node (KEP-2535). A secret that was good for
-// the image stays so, whatever it has later.
+// the image stays so, whatever it has later, and so does a service account (KEP-4412), of which one
+// with the same name counts as the same.
 type imageAccess struct{}
 
 func (*imageAccess) describe() Entry {
 	return Entry{"image-access", "A container is created from a private image only if the pod has a " +
-		"secret with which the image can be pulled, or the image was on the node before."}
+		"secret or a service account with which the image can be pulled, or the image was on the node " +
+		"before."}
 }
 
 func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
@@ -51,13 +53,15 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 type privateImages struct {
 	wasPulled map[string]bool            // by reference
 	users     map[string]map[string]bool // that a Secret has had, by its namespace and name
+	accounts  map[string]map[string]bool // that a service account has had, likewise
 	// wasTried are the images that an agent was about to pull which may not have been able to read
 	// its records: they may count as pulled from then on, whatever came of the pull.
 	wasTried map[string]bool
 }
 
 func newPrivateImages() privateImages {
-	return privateImages{map[string]bool{}, map[string]map[string]bool{}, map[string]bool{}}
+	return privateImages{map[string]bool{}, map[string]map[string]bool{},
+		map[string]map[string]bool{}, map[string]bool{}}
 }
 
 // noteIntent notes that an agent has written, into the file that is named for it, that it is about
@@ -92,6 +96,19 @@ func (i *privateImages) applySecret(s *v1.Secret) {
 	}
 }
 
+// applyAccount notes the user that a service account stands for, by an annotation.
+func (i *privateImages) applyAccount(a *v1.ServiceAccount, annotation string) {
+	name := a.Namespace + "/" + a.Name
+	user, has := a.Annotations[annotation]
+	if annotation == "" || !has {
+		return
+	}
+	if i.accounts[name] == nil {
+		i.accounts[name] = map[string]bool{}
+	}
+	i.accounts[name][user] = true
+}
+
 // imagesOf returns the images of a container: the one that it runs, and its image volumes.
 func (p *pod) imagesOf(spec *v1.Pod, c *v1.Container) []string {
 	refs := []string{c.Image}
@@ -105,10 +122,13 @@ func (p *pod) imagesOf(spec *v1.Pod, c *v1.Container) []string {
 	return refs
 }
 
-// canPull reports whether a pod has, or had, a secret of a user that may pull an image.
+// canPull reports whether a pod has, or had, a secret or a service account of a user that may pull
+// an image.
 func (m *model) canPull(spec *v1.Pod, ref string) bool {
 	users := m.opts.PullUsers[ref]
-	return len(users) == 0 || slices.ContainsFunc(spec.Spec.ImagePullSecrets,
+	account := m.images.accounts[spec.Namespace+"/"+spec.Spec.ServiceAccountName]
+	hasAccount := slices.ContainsFunc(users, func(user string) bool { return account[user] })
+	return len(users) == 0 || hasAccount || slices.ContainsFunc(spec.Spec.ImagePullSecrets,
 		func(secret v1.LocalObjectReference) bool {
 			has := m.images.users[spec.Namespace+"/"+secret.Name]
 			return slices.ContainsFunc(users, func(user string) bool { return has[user] })

@@ -62,6 +62,10 @@ func (m *model) applyObject(f *truth.Fact) {
 		if after.Secret != nil {
 			m.images.applySecret(after.Secret)
 		}
+	case api.ResourceServiceAccounts:
+		if after.ServiceAccount != nil {
+			m.images.applyAccount(after.ServiceAccount, m.opts.UserAnnotation)
+		}
 	case api.ResourceLeases:
 		if f.Write.Incarnation > 0 && after.Lease != nil {
 			o.leaseRenewedAt = f.Time

@@ -78,6 +78,9 @@ type Options struct {
 	// verified; empty: of none.
 	PullUsers  map[string][]string
 	PullPolicy kubeletconfig.ImagePullCredentialsVerificationPolicy
+	// UserAnnotation is the annotation of a service account that names the user of the registry which
+	// plugins get credentials of for its pods; empty: there are no plugins.
+	UserAnnotation string
 
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.

@@ -137,7 +137,8 @@ var faultableCalls = func() []string {
 		"PermitShutdown", "GetPluginInfo", "NotifyPluginRegistration",
 		"BindMount", "MountDevice", "MountNFS", "ListMounts",
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
-		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice")
+		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice",
+		"GetCredentials", "ReadDockerConfig")
 }()
 
 // Calls returns the calls of the agent that have a response.

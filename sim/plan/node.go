@@ -11,6 +11,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/core/config"
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/world/loop"
 )
 
@@ -38,6 +39,9 @@ type Node struct {
 	// EvictAfter is how long the node's lease is expired before the pods of the node are evicted.
 	// Absent: no controller checks the lease.
 	EvictAfter Duration `json:"evictAfter,omitempty"`
+
+	// CredentialPlugins are the providers of a CredentialProviderConfig; see sim/credentials.
+	CredentialPlugins []map[string]any `json:"credentialPlugins,omitempty"`
 
 	// InhibitDelayMax is how long the machine waits for the locks that delay a shutdown. Absent: as
 	// long as the agent asks for.
@@ -93,6 +97,28 @@ func (n *Node) Limits() (loop.Limits, error) {
 		limits.InFlight[lane] = limit
 	}
 	return limits, nil
+}
+
+// What the plugins for credentials know.
+const (
+	// Registry is the registry of which they have credentials.
+	Registry = "registry.test"
+	// UserAnnotation names the user of the registry that a service account stands for.
+	UserAnnotation = "registry.test/user"
+)
+
+// Providers returns the plugins for credentials as the agent is configured with them.
+func (n *Node) Providers() ([]credentials.Provider, error) {
+	if len(n.CredentialPlugins) == 0 {
+		return nil, nil
+	}
+	data, err := json.Marshal(map[string]any{"apiVersion": "kubelet.config.k8s.io/v1",
+		"kind": "CredentialProviderConfig", "providers": n.CredentialPlugins})
+	if err != nil {
+		return nil, fmt.Errorf("spec.node.credentialPlugins: %w", err)
+	}
+	return credentials.ParseConfig([]credentials.File{{Name: "spec.node.credentialPlugins",
+		Data: data}})
 }
 
 // KubeletConfig returns the agent's configuration, given the fields that a scenario or plan sets.

@@ -31,6 +31,7 @@ const (
 	kindClaim              = "PersistentVolumeClaim"
 	kindVolume             = "PersistentVolume"
 	kindCSIDriver          = "CSIDriver"
+	kindServiceAccount     = "ServiceAccount"
 )
 
 // clusterKinds are the kinds of objects that are in no namespace.
@@ -41,6 +42,7 @@ var objectKinds = map[string]string{
 	"ConfigMap": "configMap", "Secret": "secret", "Service": "service",
 	kindRuntimeClass: "runtimeClass", kindClusterTrustBundle: "trustBundle",
 	kindClaim: "claim", kindVolume: "volume", kindCSIDriver: "csiDriver",
+	kindServiceAccount: "serviceAccount",
 }
 
 // ObjectNamed returns an entry of objects; nil if there is none of this name.

@@ -132,6 +132,9 @@ func (p *Plan) Validate() error {
 	if _, err := s.Node.Limits(); err != nil {
 		return err
 	}
+	if _, err := s.Node.Providers(); err != nil {
+		return err
+	}
 	if err := s.validatePods(kubelet, p.decoded); err != nil {
 		return err
 	}

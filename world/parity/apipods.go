@@ -37,6 +37,7 @@ var podCases = []apiCase{
 	{"the mirror annotation cannot be changed", mirrorAnnotationIsFixed},
 	{"a node can read the objects that its pods refer to", readReferencedObjects},
 	{"a node can create tokens for its own pods only", tokenRules},
+	{"a node can read the service accounts of its pods", readServiceAccounts},
 }
 
 // newPod returns the creation of a pod that is bound to the node.
@@ -377,6 +378,43 @@ func readReferencedObjects(c *cluster) {
 	c.nodeMustFail(world.KindRefused, c.newConfigMap("b"))
 	c.nodeMustFail(world.KindRefused, c.patch(world.ResourceConfigMaps, `{"data":{"key":"b"}}`))
 	c.nodeMustFail(world.KindRefused, c.deleteObject(world.ResourceConfigMaps, c.name, nil))
+}
+
+func readServiceAccounts(c *cluster) {
+	account := c.asAdmin(&world.CreateObject{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.w.Namespace(), Name: c.name,
+			Annotations: map[string]string{"role": "reader"}}}}}).ServiceAccount
+	c.nodeMustFail(world.KindRefused, c.get(world.ResourceServiceAccounts, c.name))
+	p := c.asAdmin(c.newPod(func(p *v1.Pod) {
+		p.Spec.ServiceAccountName = c.name
+		p.Spec.Volumes = []v1.Volume{{Name: "token", VolumeSource: v1.VolumeSource{
+			Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{
+				ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "t", Audience: "vault"}}}}}}}
+	})).Pod
+	var read *v1.ServiceAccount
+	c.eventually("the node may read the service account of its pod", func() bool {
+		result, _ := c.w.Call(c.get(world.ResourceServiceAccounts, c.name))
+		if found, ok := result.(*world.ObjectRead); ok {
+			read = found.Object.ServiceAccount
+		}
+		return read != nil
+	})
+	c.check(read.UID == account.UID && read.Annotations["role"] == "reader", "%v", read)
+	watch := c.watch(world.ResourceServiceAccounts, c.w.Namespace(), c.name)
+	watch.expect("failing Refused")
+	c.w.Send(&world.UnwatchObjects{Watch: watch.id})
+	c.nodeMustFail(world.KindRefused, c.deleteObject(world.ResourceServiceAccounts, c.name, nil))
+	request := func(uid, audience string) *world.CreateToken {
+		return &world.CreateToken{Namespace: c.w.Namespace(), ServiceAccount: c.name, UID: uid,
+			Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience},
+				BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1",
+					Name: c.name, UID: p.UID}}}
+	}
+	result, err := c.w.Call(request(string(account.UID), "vault"))
+	token, ok := result.(*world.TokenCreated)
+	c.check(ok && token.Token != "" && token.ExpirationSeconds == 3600, "%+v, %v", result, err)
+	c.nodeMustFail(world.KindConflict, request("00000000-0000-4000-8000-000000000000", "vault"))
+	c.nodeMustFail(world.KindRefused, request(string(account.UID), "elsewhere"))
 }
 
 func tokenRules(c *cluster) {

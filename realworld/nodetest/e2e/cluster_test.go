@@ -194,6 +194,12 @@ func newClusterOn(t testing.TB, n nodetest.Options, o cluster.Options) *clusterS
 // server can reach its secure port.
 func (c *clusterSuite) joinNode(t testing.TB, more ...string) {
 	t.Helper()
+	c.joinNodeWith(t, nil, more...)
+}
+
+// joinNodeWith is joinNode with more flags.
+func (c *clusterSuite) joinNodeWith(t testing.TB, flags []string, more ...string) {
+	t.Helper()
 	kubeconfig, err := c.cluster.NodeKubeconfig(nodeName)
 	if err != nil {
 		t.Fatal(err)
@@ -202,6 +208,7 @@ func (c *clusterSuite) joinNode(t testing.TB, more ...string) {
 	c.agent.flags = []string{"--kubeconfig=" + kubeconfig,
 		"--node-ip=" + c.cluster.Address.String(), "--address=0.0.0.0",
 		"--client-ca-file=" + c.cluster.AuthorityFile()}
+	c.agent.flags = append(c.agent.flags, flags...)
 	c.agent.start(t)
 	t.Cleanup(func() { c.agent.killIfRunning() })
 }
