@@ -191,7 +191,7 @@ func (s *Set) Called(now time.Time, request any) {
 		now.Sub(later(m.healedAt, m.lastFault(now))) <= callBound:
 	case call == "ContainerStats" && slices.ContainsFunc(pods, (*pod).isResizing):
 		// A resize waits until a container uses less memory.
-	case call == "PatchObject" && slices.ContainsFunc(pods, (*pod).isResizing) &&
+	case call == "PatchObject" && slices.ContainsFunc(pods, (*pod).awaitsResize) &&
 		now.Sub(m.pressure.flippedAt) <= quietBound:
 		// A condition of the node has ended for which a resize was deferred.
 	case call == "SetCgroup" && slices.ContainsFunc(pods, (*pod).awaitsLessMemory):

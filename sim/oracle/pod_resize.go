@@ -267,6 +267,9 @@ func (p *pod) wasResized() bool { return !p.static && len(p.specs) > 1 }
 // isResizing reports whether the pod says that a resize is being carried out.
 func (p *pod) isResizing() bool { return p.condition(v1.PodResizeInProgress) != nil }
 
+// awaitsResize reports whether the object says that a resize of the pod is not allocated yet.
+func (p *pod) awaitsResize() bool { return p.condition(v1.PodResizePending) != nil }
+
 // allocated returns the newest spec, with the resources of the newest spec that the cgroup of the
 // pod has; with its own if the cgroup has those of none.
 func (p *pod) allocated() *v1.Pod {
