@@ -2559,8 +2559,8 @@ var mutants = []mutant{
 	{
 		name:     "a victim of an earlier agent is not waited for once it has ended",
 		file:     "core/nodepressure.go",
-		old:      "p.Stage == pod.Terminated && !p.HasFreedDisk() &&\n",
-		new:      "false &&\n",
+		old:      "	holdsDisk := p.Stage == pod.Terminated && !p.HasFreedDisk()\n",
+		new:      "	holdsDisk := false\n",
 		scenario: "disk-full", plan: "victim-adopted-late.yaml",
 	},
 	{

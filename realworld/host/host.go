@@ -54,7 +54,7 @@ func New(opts Options) *Port {
 	opts.Root = cmp.Or(opts.Root, "/")
 	p := &Port{opts: opts, dial: dialSystemd, onCreate: func(string) {},
 		operations: inflight.New(opts.Clock, opts.Deliver), addresses: addressCache{find: addresses}}
-	p.shutdowns.connect, p.shutdowns.root = connectSystemBus, opts.Root
+	p.shutdowns.address, p.shutdowns.root = systemBusAddress(), opts.Root
 	p.shutdowns.deliver = func(body any) {
 		opts.Deliver(world.Event{Time: opts.Clock.Now(), Body: body})
 	}

@@ -30,7 +30,7 @@ const logindConfig = "etc/systemd/logind.conf.d/99-kubelet.conf"
 
 // shutdownWatch is the connection to logind, with the lock that delays a shutdown.
 type shutdownWatch struct {
-	connect func(context.Context, dbus.SignalHandler) (*dbus.Conn, error)
+	address string // of the system bus
 	deliver func(body any)
 	root    string // of the machine's files
 
@@ -41,10 +41,6 @@ type shutdownWatch struct {
 	work   sync.WaitGroup
 }
 
-func connectSystemBus(ctx context.Context, signals dbus.SignalHandler) (*dbus.Conn, error) {
-	return dbus.ConnectSystemBus(dbus.WithContext(ctx), dbus.WithSignalHandler(signals))
-}
-
 // delay takes the lock, and replaces an earlier connection and an earlier lock. Signals are
 // received before the lock is taken, so that none is missed. While a shutdown is under way, an
 // earlier lock stays: without it the machine would go down at once.
@@ -53,7 +49,7 @@ func (w *shutdownWatch) delay(ctx context.Context, m *world.DelayShutdown) (any,
 	life, end := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, end) // a bus that does not answer is given up
 	signals := newLogindSignals()
-	conn, err := w.connect(life, signals)
+	conn, err := connectForSignals(life, w.address, signals)
 	if err != nil {
 		end()
 		return nil, world.Errorf(world.KindUnavailable, call, "connecting to the system bus: %v", err)
@@ -105,15 +101,27 @@ func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, signals *l
 	if err := signals.subscribe(ctx, conn); err != nil {
 		return nil, nil, fmt.Errorf("subscribing to %s of logind: %w", shutdownSignal, err)
 	}
+	lock, err := takeLock(ctx, w.address)
+	return delayed, lock, err
+}
+
+// takeLock takes the lock of logind, on a connection of its own that can get descriptors: the lock
+// is one. It is held while that is open, and does not end with the connection.
+func takeLock(ctx context.Context, address string) (*os.File, error) {
+	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("connecting for the lock of logind: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is sent any more
 	var fd dbus.UnixFD
-	call := manager.CallWithContext(ctx, logindInterface+".Inhibit", 0, "shutdown", "kubelet",
-		"Kubelet needs time to handle node shutdown", "delay")
+	call := conn.Object(logindName, logindPath).CallWithContext(ctx, logindInterface+".Inhibit", 0,
+		"shutdown", "kubelet", "Kubelet needs time to handle node shutdown", "delay")
 	if err := call.Store(&fd); err != nil {
 		closeDescriptors(call.Body)
-		return nil, nil, fmt.Errorf("taking the lock of logind: %w", err)
+		return nil, fmt.Errorf("taking the lock of logind: %w", err)
 	}
 	syscall.CloseOnExec(int(fd))
-	return delayed, os.NewFile(uintptr(fd), "the lock of logind"), nil
+	return os.NewFile(uintptr(fd), "the lock of logind"), nil
 }
 
 // delayMax returns how long logind waits for the owners of locks.

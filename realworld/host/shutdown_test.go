@@ -125,10 +125,8 @@ func startLogind(t *testing.T, address string, delayMax time.Duration) *logind {
 // watchOn returns a watch of a bus, and what it delivers.
 func watchOn(t *testing.T, address string) (*shutdownWatch, chan any) {
 	delivered := make(chan any, 100)
-	w := &shutdownWatch{root: t.TempDir(), deliver: func(body any) { delivered <- body },
-		connect: func(ctx context.Context, signals dbus.SignalHandler) (*dbus.Conn, error) {
-			return dbus.Connect(address, dbus.WithContext(ctx), dbus.WithSignalHandler(signals))
-		}}
+	w := &shutdownWatch{root: t.TempDir(), address: address,
+		deliver: func(body any) { delivered <- body }}
 	t.Cleanup(w.close)
 	return w, delivered
 }
@@ -153,6 +151,80 @@ func TestForgedShutdownIsIgnored(t *testing.T) {
 		}
 	}
 	expectAnnouncement(t, delivered, true)
+}
+
+// Descriptors in messages of others do not stay open, wherever in the message they are.
+func TestDescriptorsOfOthersAreNotKept(t *testing.T) {
+	address := startBus(t)
+	l := startLogind(t, address, time.Minute)
+	w, delivered := watchOn(t, address)
+	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: 30 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	waitForLocks(t, l.held, 1)
+	sent, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sent.Close()
+	fd := dbus.UnixFD(sent.Fd())
+	before := openDescriptors(t)
+	for range 50 {
+		attacker, err := dbus.Connect(address) // the bus ends connections that send what is refused
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := []any{[]dbus.UnixFD{fd, fd}, dbus.MakeVariant(fd)}
+		attacker.Send(&dbus.Message{Type: dbus.TypeSignal, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldPath:        dbus.MakeVariant(logindPath),
+			dbus.FieldInterface:   dbus.MakeVariant(logindInterface),
+			dbus.FieldMember:      dbus.MakeVariant(shutdownSignal),
+			dbus.FieldDestination: dbus.MakeVariant(w.conn.Names()[0]),
+			dbus.FieldSignature:   dbus.MakeVariant(dbus.SignatureOf(body...)),
+		}, Body: body}, nil)
+		_ = attacker.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err // it has been delivered
+		_ = attacker.Close()                                               // it may be closed
+	}
+	if err := l.conn.Emit(logindPath, logindInterface+"."+shutdownSignal, true); err != nil {
+		t.Fatal(err)
+	}
+	expectAnnouncement(t, delivered, false)
+	if now := openDescriptors(t); now > before+20 {
+		t.Errorf("%d descriptors are open, %d before", now, before)
+	}
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+func TestAddressOfBus(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, "a b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for address, want := range map[string]string{
+		"unix:path=" + dir + "/none;unix:guid=1,path=" + dir + "/a%20b": "",
+		"unix:path=" + dir + "/none":                                    "no such file",
+		"unix:abstract=/none" + dir:                                     "connection refused",
+		"tcp:host=localhost":                                            "no address of a Unix socket",
+		"":                                                              "no address of a Unix socket",
+	} {
+		socket, err := dialBus(t.Context(), address)
+		if err == nil {
+			_ = socket.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", address, err, want)
+		}
+	}
 }
 
 // forge sends the signal of logind without being logind, to a client or to all.
@@ -284,9 +356,7 @@ func TestEndOfBus(t *testing.T) {
 	}
 	next := startBus(t)
 	l := startLogind(t, next, time.Minute)
-	w.connect = func(ctx context.Context, signals dbus.SignalHandler) (*dbus.Conn, error) {
-		return dbus.Connect(next, dbus.WithContext(ctx), dbus.WithSignalHandler(signals))
-	}
+	w.address = next
 	if _, err := w.delay(t.Context(), &world.DelayShutdown{AtLeast: time.Second}); err != nil {
 		t.Fatal(err)
 	}
