@@ -274,8 +274,10 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 		}
 		return rejection
 	}
-	if rejection := a.pressureRejection(spec, static); rejection != (Rejection{}) {
-		return rejection
+	if !isAdmitted(spec) {
+		if rejection := a.pressureRejection(spec, static); rejection != (Rejection{}) {
+			return rejection
+		}
 	}
 	if !static && pod.ExceedsBudget(spec) {
 		return Rejection{}
@@ -310,6 +312,11 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	}
 	return rejection
 }
+
+// isAdmitted reports whether an earlier agent has admitted a pod, by its status. Whether the node
+// runs out of a resource is not asked again: a restart alone changes nothing, and a kubelet knows
+// of no condition after one.
+func isAdmitted(spec *v1.Pod) bool { return spec.Status.StartTime != nil }
 
 // admissionCheck returns the check of a pod against the node. Until the runtime has reported its
 // features, it counts as having them.

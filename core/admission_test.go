@@ -476,25 +476,27 @@ func TestAdmissionWaitsForPodsThatMayHaveEnded(t *testing.T) {
 	}
 }
 
-// Admitted pods come first, then older pods.
+// Pods that an earlier agent has started come first, then those that it has admitted, then older
+// pods.
 func TestSortForAdmission(t *testing.T) {
 	at := func(name, uid string, second int) *v1.Pod {
 		p := apiPodNamed(name, uid)
 		p.CreationTimestamp = metav1.Unix(int64(second), 0)
 		return p
 	}
-	taken := at("z", "u3", 3)
-	taken.Status.StartTime = &metav1.Time{Time: time.Unix(4, 0)}
+	admitted, started := at("y", "u4", 4), at("z", "u3", 3)
+	admitted.Status.StartTime = &metav1.Time{Time: time.Unix(4, 0)}
+	started.Status.StartTime, started.Status.Phase = admitted.Status.StartTime, v1.PodRunning
 	n := newNode(nil)
 	n.apiServer = newServer()
 	n.apiServer.silentWatch = world.ResourceNodes // so that none of them is admitted yet
-	for _, p := range []*v1.Pod{at("a", "u1", 2), at("b", "u2", 1), taken} {
+	for _, p := range []*v1.Pod{at("a", "u1", 2), at("b", "u2", 1), admitted, started} {
 		n.apiServer.put(p)
 	}
 	n.apiServer.undelivered = nil
 	n.restart()
-	got := n.agent.sortForAdmission([]string{"default/a", "default/b", "default/z"})
-	if want := []string{"default/z", "default/b", "default/a"}; !slices.Equal(got, want) {
+	got := n.agent.sortForAdmission([]string{"default/a", "default/b", "default/y", "default/z"})
+	if want := []string{"default/z", "default/y", "default/b", "default/a"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -553,6 +555,33 @@ func TestPodIsAdmittedAgainUntilItHasStarted(t *testing.T) {
 		n.advance(time.Minute)
 		if got := n.apiServer.objects["default/a"].Status; got.Phase != test.want {
 			t.Errorf("%s: %s %s", test.name, got.Phase, got.Reason)
+		}
+	}
+}
+
+// A pod that an earlier agent has admitted does not fail for a condition that it has left.
+func TestAdmittedPodIsKeptUnderPressure(t *testing.T) {
+	start := metav1.Unix(1, 0)
+	for _, isAdmitted := range []bool{true, false} {
+		n := newNode(nil)
+		n.apiServer = newServer()
+		n.restart()
+		for i := range n.apiServer.node.Status.Conditions {
+			if c := &n.apiServer.node.Status.Conditions[i]; c.Type == v1.NodeDiskPressure {
+				c.Status = v1.ConditionTrue
+			}
+		}
+		p := apiPodNamed("a", "u1")
+		if p.Status.Phase = v1.PodPending; isAdmitted {
+			p.Status.StartTime = &start
+		}
+		n.apiServer.put(p)
+		n.apiServer.undelivered = nil
+		n.restart()
+		n.advance(20 * time.Second)
+		got := n.apiServer.objects["default/a"].Status
+		if (got.Phase == v1.PodRunning) != isAdmitted {
+			t.Errorf("admitted %t: %s %s", isAdmitted, got.Phase, got.Message)
 		}
 	}
 }

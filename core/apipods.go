@@ -362,8 +362,8 @@ func withAPISource(object *v1.Pod) *v1.Pod {
 }
 
 // sortForAdmission sorts the full names of pods of the API server: first the pods that are known or
-// were admitted by an earlier agent, because they use resources already; then the others, the
-// oldest first.
+// were started by an earlier agent, because they use resources already; then those that one has
+// admitted; then the others, the oldest first.
 func (a *Agent) sortForAdmission(names []string) []string {
 	type item struct {
 		name string
@@ -382,7 +382,7 @@ func (a *Agent) sortForAdmission(names []string) []string {
 
 // admissionTurn is the place of a pod in the order of admission.
 type admissionTurn struct {
-	isNew   int // 1 if the pod is still to be admitted
+	isNew   int // 1 if the pod is to be admitted again, 2 if it was not admitted yet
 	created time.Time
 }
 
@@ -393,10 +393,13 @@ func (t admissionTurn) compare(other admissionTurn) int {
 // admissionTurn returns the place of the pod that the API server has under a full name.
 func (a *Agent) admissionTurn(name string) admissionTurn {
 	p := a.apiPod(name)
-	if p == nil || p.Status.StartTime != nil || a.isKnownPod(string(p.UID)) {
+	switch {
+	case p == nil || a.isKnownPod(string(p.UID)) || a.wasAdmitted(p):
 		return admissionTurn{}
+	case p.Status.StartTime != nil:
+		return admissionTurn{isNew: 1}
 	}
-	return admissionTurn{isNew: 1, created: p.CreationTimestamp.Time}
+	return admissionTurn{isNew: 2, created: p.CreationTimestamp.Time}
 }
 
 // reapplyAPIPods applies all pods of the API server again. Some of them waited until the pods that

@@ -71,13 +71,13 @@ func (a *Agent) lacksRecords() bool {
 }
 
 // diskFreedBy returns by when the pods that were evicted for limits of their own will have given
-// back what they hold of a disk; zero if there is none. A kubelet waits for them as well: it checks
-// the limits before it evicts a pod for the node, and then evicts none.
+// back what they hold of a disk; zero if there is none. A kubelet waits for them as well, also
+// before it evicts a pod for memory: it checks the limits first, and then evicts none.
 func (a *Agent) diskFreedBy() time.Time {
 	var by time.Time
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
-		if end := &p.Termination; p.IsEvicted() && !end.UnderPressure && !p.HasFreedDisk() {
+		if end := &p.Termination; p.OverLimit {
 			by = timer.Later(by, end.Since.Add(end.Grace+eviction.CleanupMax))
 		}
 	}
@@ -220,6 +220,10 @@ func (a *Agent) adoptPressure() {
 // noteVictim is called after a pod was planned: the node is observed again once a victim has ended,
 // and has given back what it was evicted for.
 func (a *Agent) noteVictim(p *pod.Pod) {
+	if p.OverLimit && p.HasFreedDisk() {
+		p.OverLimit = false
+		a.state.Eviction.NoteDiskFreed(a.state.Now)
+	}
 	v := a.state.Eviction.Victim
 	if v != nil && v.UID == p.UID && p.HasFreedMemory() && (!v.HoldsDisk || p.HasFreedDisk()) {
 		a.endEviction(p.UID)

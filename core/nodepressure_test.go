@@ -95,6 +95,7 @@ func TestWhenLimitsFreeADisk(t *testing.T) {
 	a.Stage = pod.Terminating
 	a.Termination = pod.Termination{Reason: pod.ReasonEvicted, Phase: v1.PodFailed,
 		Grace: time.Second, Since: n.now}
+	a.OverLimit = true
 	if by := n.agent.diskFreedBy(); !by.Equal(n.now.Add(31 * time.Second)) {
 		t.Errorf("%v, want 31 s after %v", by, n.now)
 	}
@@ -103,6 +104,9 @@ func TestWhenLimitsFreeADisk(t *testing.T) {
 	n.advance(10 * time.Second)
 	if by := n.agent.diskFreedBy(); a.Stage != pod.Terminated || !by.IsZero() {
 		t.Errorf("%v after the pod has ended", by)
+	}
+	if n.agent.state.Eviction.DiskFreedAt.IsZero() {
+		t.Error("the disk is not observed again")
 	}
 }
 

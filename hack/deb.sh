@@ -33,18 +33,21 @@ ppc64le) architecture=ppc64el ;;
 esac
 
 root=$stage/root doc=$stage/root/usr/share/doc/seedlet
-NAME=kubelet AGENT=$agent DESTDIR=$root BINDIR=/usr/bin UNITDIR=/usr/lib/systemd/system \
+# The unit has the path that the kubelet's package has for it. If dpkg knew it by another one, through
+# the link /lib, it would remove the unit with that package.
+NAME=kubelet AGENT=$agent DESTDIR=$root BINDIR=/usr/bin UNITDIR=/lib/systemd/system \
 	DEFAULTDIR=/etc/default KUBEADM=yes hack/install.sh install
 ln -s kubelet "$root/usr/bin/seedlet"
 # The kubelet's package has these directories, too, and its removal removes them if they are empty.
 mkdir -p "$root/var/lib/kubelet" "$root/etc/kubernetes/manifests" "$root/usr/share/seedlet" "$doc"
 # The path of the drop-in is of kubeadm's package.
-mv "$root/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf" "$root/usr/share/seedlet"
-rmdir "$root/usr/lib/systemd/system/kubelet.service.d"
+mv "$root/lib/systemd/system/kubelet.service.d/10-kubeadm.conf" "$root/usr/share/seedlet"
+rmdir "$root/lib/systemd/system/kubelet.service.d"
+cp "$root/lib/systemd/system/kubelet.service" "$root/usr/share/seedlet" # see postinst
 install -m 644 packaging/deb/copyright docs/install.md "$doc"
 
 mkdir "$root/DEBIAN"
-(cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+(cd "$root" && find lib usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 size=$(find "$root" -type f -printf '%s\n' | awk '{ size += $1 } END { print int(size / 1024) + 1 }')
 sed -e "s|@VERSION@|$DEB_VERSION|" -e "s|@ARCHITECTURE@|$architecture|" -e "s|@SIZE@|$size|" \
 	-e "s|@MAINTAINER@|${DEB_MAINTAINER:-The Seedlet authors <seedlet@localhost>}|" \

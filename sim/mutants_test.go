@@ -2215,8 +2215,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod over its own limit is not waited for",
 		file:     "core/nodepressure.go",
-		old:      "p.IsEvicted() && !end.UnderPressure &&",
-		new:      "p.IsEvicted() && end.UnderPressure &&",
+		old:      "if end := &p.Termination; p.OverLimit {",
+		new:      "if end := &p.Termination; p.OverLimit && end.UnderPressure {",
 		scenario: "disk-full", plan: "limit-and-full-disk.yaml",
 	},
 	{

@@ -98,7 +98,7 @@ func (n *Node) tokenPlugins(image string) iter.Seq[*Provider] {
 }
 
 // HandleAccount records the read of a service account for some of its pods. While the API server is
-// away, what was read for one of them before counts, as known secrets do: a container that starts
+// away, what was read for all of them before counts, as known secrets do: a container that starts
 // again keeps its image.
 func (n *Node) HandleAccount(a *Account, pods []string, issued time.Time, ev world.Event) {
 	*a = Account{Namespace: a.Namespace, Name: a.Name, AsOf: issued}
@@ -109,7 +109,7 @@ func (n *Node) HandleAccount(a *Account, pods []string, issued time.Time, ev wor
 	switch {
 	case ev.Err != nil:
 		a.Problem = budget.CutMessage(ev.Err.Message)
-		if isServerAway(ev.Err) {
+		if !ev.Err.Has(world.KindNotFound) { // it says nothing about the service account
 			n.recall(a, pods)
 			return
 		}
@@ -127,20 +127,20 @@ func (n *Node) HandleAccount(a *Account, pods []string, issued time.Time, ev wor
 	}
 }
 
-// isServerAway reports whether an error says nothing about what was asked for.
-func isServerAway(err *world.Error) bool {
-	return err.Has(world.KindUnavailable) || err.Has(world.KindTimeout) ||
-		err.Has(world.KindThrottled) || err.Has(world.KindInternal)
-}
-
-// recall takes what was read for one of the pods before.
+// recall takes what was read before, if it was read for each of the pods: a new one may have
+// another service account of the same name.
 func (n *Node) recall(a *Account, pods []string) {
-	for _, uid := range pods {
+	var common Account
+	for i, uid := range pods {
 		known := n.Accounts[uid]
-		if known.UID != "" && known.Namespace == a.Namespace && known.Name == a.Name {
-			a.UID, a.Annotations, a.Problem = known.UID, known.Annotations, ""
+		if known.UID == "" || known.Namespace != a.Namespace || known.Name != a.Name ||
+			i > 0 && known.UID != common.UID {
 			return
 		}
+		common = known
+	}
+	if common.UID != "" {
+		a.UID, a.Annotations, a.Problem = common.UID, common.Annotations, ""
 	}
 }
 

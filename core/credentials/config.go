@@ -102,6 +102,10 @@ func ParseConfig(files []File) ([]Provider, error) {
 			all = append(all, providerOf(p))
 		}
 	}
+	if len(files) > 0 && len(all) == 0 {
+		return nil, fmt.Errorf("%s: %w", files[len(files)-1].Name,
+			field.Required(field.NewPath("providers"), "a configuration has at least one plugin"))
+	}
 	return all, nil
 }
 
@@ -137,9 +141,6 @@ func validate(providers []providerconfig.CredentialProvider, before []Provider,
 	version string) field.ErrorList {
 	var errs field.ErrorList
 	root := field.NewPath("providers")
-	if len(providers) == 0 {
-		errs = append(errs, field.Required(root, "a configuration has at least one plugin"))
-	}
 	isKnown := map[string]bool{}
 	for _, p := range before {
 		isKnown[p.Name] = true

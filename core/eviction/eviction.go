@@ -123,7 +123,11 @@ type Manager struct {
 	ListedAt     time.Time `json:"listedAt"`
 	Waits        bool      `json:"waits,omitempty"`
 	WaitsForDisk bool      `json:"waitsForDisk,omitempty"`
-	Attempt      *Attempt  `json:"attempt,omitempty"`
+	// DiskWaitSince is since when the disks have waited for such pods, whose authors could make more
+	// of them; zero: they have not. DiskFreedAt is when the last one has given back what it held.
+	DiskWaitSince time.Time `json:"diskWaitSince,omitzero"`
+	DiskFreedAt   time.Time `json:"diskFreedAt,omitzero"`
+	Attempt       *Attempt  `json:"attempt,omitempty"`
 	// DisksWait is set while a file system is short of space and memory is being observed, which comes
 	// first.
 	DisksWait     bool `json:"disksWait,omitempty"`
@@ -290,7 +294,7 @@ func (m *Manager) planWait(env *Env) time.Time {
 	if until := m.awaitedUntil(m.WaitsForDisk, env); now.Before(until) {
 		return until
 	}
-	m.Waits = false
+	m.Waits, m.WaitsForDisk = false, false
 	m.observeAgain(now)
 	return time.Time{}
 }
@@ -302,7 +306,9 @@ func (m *Manager) planWait(env *Env) time.Time {
 func (m *Manager) awaitedUntil(forDisk bool, env *Env) time.Time {
 	var until time.Time
 	if forDisk {
-		until = env.DiskFreedBy()
+		if until = env.DiskFreedBy(); !until.IsZero() && !m.DiskWaitSince.IsZero() {
+			until = timer.Soonest(until, m.DiskWaitSince.Add(immediateGrace+CleanupMax))
+		}
 	}
 	switch {
 	case m.ListedAt.IsZero():
@@ -315,9 +321,24 @@ func (m *Manager) awaitedUntil(forDisk bool, env *Env) time.Time {
 
 // wait has an attempt wait, and reports whether it has to.
 func (m *Manager) wait(forDisk bool, env *Env) bool {
-	m.Waits = env.Effects.Now().Before(m.awaitedUntil(forDisk, env))
-	m.WaitsForDisk = m.Waits && forDisk
-	return m.Waits
+	now := env.Effects.Now()
+	if !now.Before(m.awaitedUntil(forDisk, env)) {
+		return false
+	}
+	m.Waits, m.WaitsForDisk = true, m.WaitsForDisk || forDisk
+	if forDisk && m.DiskWaitSince.IsZero() {
+		m.DiskWaitSince = now
+	}
+	return true
+}
+
+// NoteDiskFreed is called when a pod that was evicted for a limit of its own has given back what it
+// held of a disk: no earlier observation of a file system leads to a victim.
+func (m *Manager) NoteDiskFreed(now time.Time) {
+	m.DiskFreedAt = now
+	for i := sourceNodefs; i < sourceCount; i++ {
+		m.Sources[i].NextAt = now
+	}
 }
 
 // observeAgain has everything observed again before another victim is chosen.
@@ -458,8 +479,12 @@ func (m *Manager) planAttempt(env *Env) bool {
 	m.Attempt = nil
 	t := &m.Thresholds[a.Threshold]
 	isForDisk := t.Signal.condition() == v1.NodeDiskPressure
-	if !m.isStarved(t) || m.wait(isForDisk, env) {
+	switch {
+	case !m.isStarved(t) || m.wait(isForDisk, env):
 		return true // what was lacking has been freed meanwhile, or is about to be
+	case isForDisk && m.lacksMemory(): // memory comes first
+		m.Sources[sourceNode].NextAt, m.DisksWait = env.Effects.Now(), true
+		return true
 	}
 	first, found := m.first(a, env.Candidates(isForDisk), t.Signal)
 	if !found {
@@ -475,7 +500,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	e := m.eviction(t, first, a.Usage[first.UID])
 	env.Evict(first, e)
-	m.UsageFailures = 0
+	m.UsageFailures, m.DiskWaitSince = 0, time.Time{}
 	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + CleanupMax),
 		HoldsDisk: isForDisk, Soft: e.Grace > immediateGrace}
 	return true

@@ -533,6 +533,28 @@ func TestNodeIsObservedDuringAnAttempt(t *testing.T) {
 	}
 }
 
+// Memory that runs short during an attempt for a disk comes first.
+func TestMemoryRunsShortDuringAnAttempt(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
+		"nodefs.available": "15%", "memory.available": "25%"}})
+	h.addPod("a", 0, 0)
+	h.m.ListedAt = h.now
+	h.m.Observed = map[Signal]Observation{}
+	for i := range h.m.Thresholds {
+		h.m.Thresholds[i].Starved = true
+		h.m.Observed[h.m.Thresholds[i].Signal] = Observation{AsOf: h.now}
+	}
+	h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Threshold: slices.IndexFunc(h.m.Thresholds,
+		func(t Threshold) bool { return t.Signal == NodefsAvailable })}
+	issued := h.plan()
+	h.expect("for the disk")
+	if !slices.ContainsFunc(issued, func(e world.Effect) bool {
+		return world.CallName(e.Body) == "MeasureNode"
+	}) {
+		t.Errorf("issued %v, want an observation of the memory", issued)
+	}
+}
+
 // A pod that has exceeded a limit of its own gives back what it holds of a disk: meanwhile none is
 // evicted for a disk, also if the limit was noticed during the attempt, and one for memory is.
 func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
@@ -559,15 +581,44 @@ func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 		t.Errorf("evicted %q for memory, want one", h.evicted)
 	}
 
-	h = newHarness(t, &kubeletconfig.KubeletConfiguration{
-		EvictionHard: map[string]string{"nodefs.available": "15%"}})
-	h.addPod("a", 0, 0)
-	h.m.Observed = map[Signal]Observation{NodefsAvailable: {AsOf: h.now}}
-	h.m.Thresholds[0].Starved, h.m.ListedAt = true, h.now
-	h.m.Attempt = &Attempt{Answered: true, HasTrees: true}
+	attempt := func() *harness {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{"nodefs.available": "15%"}})
+		h.addPod("a", 0, 0)
+		h.m.Observed = map[Signal]Observation{NodefsAvailable: {AsOf: h.now}}
+		h.m.Thresholds[0].Starved, h.m.ListedAt = true, h.now
+		h.m.Attempt = &Attempt{Answered: true, HasTrees: true}
+		return h
+	}
+	h = attempt()
 	h.diskFreedBy = h.now.Add(time.Second)
 	h.plan()
 	h.expect("a limit was noticed during the attempt")
+	h = attempt()
+	h.now = h.now.Add(time.Second)
+	h.m.NoteDiskFreed(h.now)
+	h.plan()
+	h.expect("the disk was freed since it was observed")
+}
+
+// However many pods exceed their limits, one after the other, a disk does not wait for ever.
+func TestWaitForLimitsEnds(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"nodefs.available": "15%", "imagefs.available": "1%"}})
+	h.addPod("a", 0, 0)
+	h.collected, h.reclaimed = true, true
+	for range 3 {
+		h.diskFreedBy = h.now.Add(31 * time.Second)
+		h.observeDisks(period, 2, 100)
+	}
+	h.expect("for half a minute")
+	for range 2 {
+		h.diskFreedBy = h.now.Add(31 * time.Second)
+		h.observeDisks(period, 2, 100)
+	}
+	if len(h.evicted) != 1 {
+		t.Errorf("evicted %q, want one pod", h.evicted)
+	}
 }
 
 // Pods that only hold a disk are candidates for a file system, and for nothing else.

@@ -224,7 +224,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	}
 	if chosen < 0 {
 		if !slices.ContainsFunc(m.Thresholds, func(t Threshold) bool { return t.Starved }) {
-			m.UsageFailures = 0
+			m.UsageFailures, m.DiskWaitSince = 0, time.Time{}
 		}
 		return
 	}
@@ -250,7 +250,9 @@ func (m *Manager) startAttempt(source int, env *Env) {
 // asked for after the last victim and the last reclaim.
 func (m *Manager) isStarved(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
+	isForDisk := t.Signal.condition() == v1.NodeDiskPressure
 	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
+		(!isForDisk || !o.AsOf.Before(m.DiskFreedAt)) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -172,6 +173,42 @@ func TestServiceAccountIsReadForEachAttempt(t *testing.T) {
 	r.now = r.now.Add(backoffFirst)
 	if calls := attempt(); len(calls) != 3 || len(r.pulls) != 2 || r.pulls[1] != "u3@pod-robot" {
 		t.Errorf("after it: calls %q, pulls by %q", calls, r.pulls)
+	}
+}
+
+// A pod that pulls nothing has its service account read again with each look at the image: a read
+// that has failed does not keep it out for good.
+func TestServiceAccountIsReadAgainWithoutAPull(t *testing.T) {
+	r := newAccountHarness(t)
+	request := withAccount("robot")
+	r.require(request, v1.PullIfNotPresent)
+	r.store.Node.ForgetPod("pod-robot")
+	r.now = r.now.Add(time.Minute)
+	since := r.now
+	look := func() (result Result) {
+		for range 10 {
+			result = r.store.Require("pod-robot", request, v1.PullNever, since)
+			r.out.Reset(&r.table, r.now)
+			r.store.Plan(request.Name(), r.env())
+			for _, e := range slices.Clone(r.out.List()) {
+				if e.Op != 0 {
+					r.complete(request.Name(), e)
+				}
+			}
+		}
+		return result
+	}
+	r.accounts.err = world.Errorf(world.KindRefused, "", "forbidden")
+	if got := look(); got.ID != "" || got.Problem == nil {
+		t.Errorf("image %q, problem %+v", got.ID, got.Problem)
+	}
+	r.accounts.err = nil
+	r.now = r.now.Add(backoffFirst)
+	if look(); !slices.Contains(r.accounts.take(), "GetObject") {
+		t.Error("the service account was not read again")
+	}
+	if got := look(); got.ID == "" || len(r.pulls) != 1 {
+		t.Errorf("image %q, problem %+v, pulls by %q", got.ID, got.Problem, r.pulls)
 	}
 }
 

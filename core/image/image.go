@@ -239,7 +239,11 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 	var access pullrecord.Access
 	isAsked := isPresent || pulled && img.ID != "" // after a pull, the name may have another image
 	if isAsked {
-		access = s.access(img, since)
+		needed := since
+		if policy == v1.PullNever { // no pull reads the service account again
+			needed = timer.Later(since, img.CheckedAt)
+		}
+		access = s.access(img, needed)
 	}
 	if access == pullrecord.Denied && pulled {
 		img.PulledAt = time.Time{}

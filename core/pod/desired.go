@@ -128,7 +128,7 @@ func (p *Pod) hasOutlivedShutdown(env *Env) bool { return p.mayRunAgain() && !en
 // agent does that is started then.
 func (p *Pod) runAgain() {
 	p.Stage, p.Termination, p.Status.Phase = Syncing, Termination{}, v1.PodPending
-	p.MayLoseRuns, p.FinalStatus = false, nil
+	p.MayLoseRuns, p.FinalStatus, p.OverLimit = false, nil, false
 	p.Storage, p.Cgroup = Storage{}, Cgroup{}
 }
 

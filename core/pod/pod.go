@@ -127,6 +127,9 @@ type Pod struct {
 	FullyRemoved  bool           `json:"fullyRemoved,omitempty"`  // nothing of the pod is left
 	// EndedAt is when this agent has found that the pod has ended (Terminated).
 	EndedAt time.Time `json:"endedAt"`
+	// OverLimit is set from when the pod was evicted for a limit of its own until it has given back
+	// what it holds of a disk.
+	OverLimit bool `json:"overLimit,omitempty"`
 	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space,
 	// CollectsLeft is how many there were after the last plan.
 	CollectsRuns bool `json:"collectsRuns,omitempty"`

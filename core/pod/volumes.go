@@ -165,6 +165,7 @@ func (p *Pod) evictOverLimit(env *Env) bool {
 	}
 	p.recordEvent(env, "", warning, ReasonEvicted, "%s", message)
 	p.endForNode(end, now)
+	p.OverLimit = true
 	return true
 }
 

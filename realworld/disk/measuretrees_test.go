@@ -2,9 +2,11 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +74,25 @@ func TestRestOfTheTimeIsUsed(t *testing.T) {
 	}
 }
 
+// makeDeep makes a directory with others within each other. They are more than are held open, and
+// their path is longer than a path may be.
+func makeDeep(t *testing.T, path string, depth int) {
+	t.Helper()
+	err := os.Mkdir(path, 0o755)
+	dir, errOpen := unix.Open(path, unix.O_DIRECTORY, 0)
+	name := strings.Repeat("x", 40)
+	for range depth - 1 {
+		err = errors.Join(err, errOpen, unix.Mkdirat(dir, name, 0o755))
+		var below int
+		below, errOpen = unix.Openat(dir, name, unix.O_DIRECTORY, 0)
+		_ = unix.Close(dir) // it was read only
+		dir = below
+	}
+	if err = errors.Join(err, errOpen, unix.Close(dir)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A volume whose server does not answer is not looked at, also below a link: what the pod has
 // besides is measured.
 func TestTreesWithHungMount(t *testing.T) {
@@ -85,6 +106,10 @@ func TestTreesWithHungMount(t *testing.T) {
 	}
 	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
+	}
+	const deepest, depth = 10, 150 // some are read before the volume
+	for i := range deepest {
+		makeDeep(t, filepath.Join(dir, fmt.Sprint("real/pod/volumes/", i)), depth)
 	}
 	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
@@ -107,7 +132,7 @@ func TestTreesWithHungMount(t *testing.T) {
 	select {
 	case got := <-measured:
 		for _, tree := range got { // the root, the file, volumes and v, not the mount point
-			if tree.Inodes != 4 || tree.Bytes < 8192 || tree.Unfinished {
+			if tree.Inodes != 4+deepest*depth || tree.Bytes < 8192 || tree.Unfinished {
 				t.Errorf("measured %+v", got)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -232,7 +231,7 @@ func (w *walker) leave() error {
 	f := entry{name: l.name}
 	if last > 0 {
 		parent := &w.levels[last-1]
-		if err := w.reopen(parent, l.dir); err != nil {
+		if err := w.reopen(last-1, l.dir); err != nil {
 			return err
 		}
 		f.parent = parent.dir
@@ -250,14 +249,12 @@ func (w *walker) leave() error {
 // reopen opens the directory of a level as the parent of the level below it. A directory that was
 // moved meanwhile has another parent, which may be outside the tree, and one that was removed has
 // none: the walk cannot go on from there.
-func (w *walker) reopen(l *level, below *os.File) error {
+func (w *walker) reopen(at int, below *os.File) error {
+	l := &w.levels[at]
 	if l.dir != nil {
 		return nil
 	}
-	path := below.Name()
-	if !strings.HasSuffix(path, omitted) {
-		path = filepath.Dir(path)
-	}
+	path := w.path(at)
 	fd, err := unix.Openat(int(below.Fd()), "..",
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if isReplaced(err) {
@@ -277,6 +274,15 @@ func (w *walker) reopen(l *level, below *os.File) error {
 			below.Name())
 	}
 	return nil
+}
+
+// path returns the path of a level.
+func (w *walker) path(at int) string {
+	path := w.levels[0].name
+	for i := 1; i <= at && !strings.HasSuffix(path, omitted); i++ {
+		path = joinPath(path, w.levels[i].name)
+	}
+	return path
 }
 
 // readNames reads more names of a directory.

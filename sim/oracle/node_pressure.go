@@ -144,16 +144,23 @@ func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 	return problem
 }
 
-// endsForItsLimit returns a pod that was evicted for a limit of its own, and holds something of a
-// disk: it has its time to give that back.
+// endsForItsLimit returns a pod that was evicted for a limit of its own, and runs or has volumes:
+// it has its time to give that back. The agent does not wait for one such pod after the other.
 func (m *model) endsForItsLimit(now time.Time) *pod {
+	var ends *pod
 	for _, p := range m.podsInOrder {
-		if p.limitEvictedAt.After(now.Add(-victimEndBound)) && p.limitEvictedAt.After(m.agentStartedAt) &&
-			(len(p.containers) > 0 || p.hasVolumeBytes()) {
-			return p
+		switch evicted := p.limitEvictedAt; {
+		case now.Sub(evicted) > 2*victimEndBound:
+		case ends != nil:
+			return nil
+		case now.Sub(evicted) < victimEndBound && evicted.After(m.agentStartedAt) &&
+			(p.liveContainers > 0 || p.hasVolumeBytes()):
+			ends = p
+		default:
+			return nil
 		}
 	}
-	return nil
+	return ends
 }
 
 // findUsedSample returns why an observation must not lead to a victim.

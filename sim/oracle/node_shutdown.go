@@ -134,10 +134,15 @@ func (p *pod) mayBeOverlooked(now time.Time) bool {
 func (m *model) findLongGrace(f *truth.Fact) *finding {
 	s, p := &m.shutdown, m.pods[f.PodUID]
 	if !s.underWay || s.missed || p == nil || !p.shutDown || len(p.specs) != 1 || p.timesDesired > 1 ||
-		p.wasRemoved() || p.hasProbes() || !p.pressureEvictedAt.IsZero() {
-		return nil // it may be stopped for another reason
+		p.wasRemoved() || p.hasProbes() || !p.pressureEvictedAt.IsZero() ||
+		m.anyFaultPossible(s.since.Add(-restartBeginBound), f.Time, "StopContainer") {
+		return nil // it may be stopped for another reason, or was before
 	}
-	period := m.opts.Shutdown.Groups[p.shutdownGroup()].Period
+	group := p.shutdownGroup()
+	if group > 0 && f.Time.Sub(s.startsAt[group]) <= groupBeginBound {
+		return nil // the agent may not know yet that the groups before have ended
+	}
+	period := m.opts.Shutdown.Groups[group].Period
 	if grace := time.Duration(f.GraceSeconds) * time.Second; grace > period+2*time.Second {
 		return findingf("pod %s has %v to end, and its group in the shutdown has %v", p, grace, period)
 	}

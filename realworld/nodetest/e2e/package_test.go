@@ -105,21 +105,25 @@ func newPackagedNode(t *testing.T) *packagedNode {
 		"sudo apt-get install kubelet": "apt-get install -q -y " + p.kubelet,
 	}
 	run(t, "dpkg", "-i", p.kubelet, buildPackage(t, filepath.Join(dir, "kubeadm"), kubeadmPackage))
+	run(t, "systemctl", "start", "kubelet")
 	// As the documentation of Kubernetes advises.
 	run(t, "apt-mark", "hold", "kubelet", "kubeadm")
 	p.writeSettings(t)
 	return p
 }
 
-// kubeletPackage are the files of a package as the kubelet's is, of a program that waits.
+// kubeletPackage are the files of a package as the kubelet's is, of a program that waits. The path
+// of the unit and the scripts are as in that package: it enables the service, does not start it,
+// and disables it when it is removed.
 var kubeletPackage = map[string]string{
 	"DEBIAN/control": "Package: kubelet\nVersion: 1.36.3-1.1\nArchitecture: all\n" +
 		"Maintainer: x <x@localhost>\nDescription: x\n",
 	"DEBIAN/conffiles": "/etc/default/kubelet\n",
-	"DEBIAN/postinst":  "#!/bin/sh\nsystemctl daemon-reload\nsystemctl enable --now kubelet\n",
-	"DEBIAN/prerm":     "#!/bin/sh\nsystemctl stop kubelet\n",
-	"usr/bin/kubelet":  "#!/bin/sh\nexec sleep infinity\n",
-	"usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n" +
+	"DEBIAN/postinst":  "#!/bin/sh\nsystemctl --no-reload preset kubelet\nsystemctl daemon-reload\n",
+	"DEBIAN/prerm": "#!/bin/sh\nif [ $1 = remove ]; then\n" +
+		"systemctl --no-reload disable kubelet\nsystemctl stop kubelet\nfi\n",
+	"usr/bin/kubelet": "#!/bin/sh\nexec sleep infinity\n",
+	"lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n" +
 		"[Install]\nWantedBy=multi-user.target\n",
 	"etc/default/kubelet":                    "KUBELET_EXTRA_ARGS=\n",
 	"etc/kubernetes/manifests/.kubelet-keep": "",
@@ -439,6 +443,7 @@ func (p *packagedNode) testRemove(t *testing.T, s pageSection) {
 // which is there again afterwards.
 func (p *packagedNode) testInstall(t *testing.T, s pageSection) {
 	run(t, "dpkg", "--force-confold", "-i", p.kubelet)
+	run(t, "systemctl", "start", "kubelet")
 	run(t, "rm", "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
 	p.followWith(t, s, func(line string) {
 		switch line {
