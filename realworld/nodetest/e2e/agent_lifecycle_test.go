@@ -259,9 +259,7 @@ func (s *suite) testManifestRemoved(t *testing.T) {
 	const grace = 4 * time.Second
 	s.agent.addManifest(t, "stubborn",
 		samplePodManifest("stubborn", "Always", 4, "sleep", "--ignore-term"))
-	s.eventually(t, "stubborn runs", func() bool {
-		return s.newestContainer(t, "stubborn", "main").GetState() == running
-	})
+	s.waitLogLine(t, "stubborn", "main", "0", "sleeping") // it ignores TERM from now on
 	uid := string(s.agent.servedPod(t, "stubborn").UID)
 	start := time.Now()
 	s.agent.removeManifest(t, "stubborn")

@@ -39,7 +39,12 @@ func (c *clusterSuite) testLogs(t *testing.T) {
 			t.Errorf("logs %s: code %d, %q, %q; want %q", test.args, code, stdout, stderr, test.want)
 		}
 	}
-	prefixed := c.kubectl(t, "logs", "pair", "--all-containers", "--prefix")
+	prefixed := ""
+	c.waitUntil(t, "all containers of pair have logs", func() bool { // another test adds one to it
+		stdout, _, code := c.runKubectl(t, "logs", "pair", "--all-containers", "--prefix")
+		prefixed = stdout
+		return code == 0
+	})
 	for _, want := range []string{"[pod/pair/first] prepared\n", "[pod/pair/one] sleeping\n",
 		"[pod/pair/two] line 19 ", "[pod/pair/spent] exiting with 0 after 0s\n"} {
 		if !strings.Contains(prefixed, want) {

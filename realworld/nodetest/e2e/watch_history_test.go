@@ -202,6 +202,9 @@ func podViolations(states []*v1.Pod, deleted bool) []string {
 				report("condition %s disappeared", c.Type)
 				continue
 			}
+			if before.Spec.NodeName == "" {
+				continue // the scheduler's, which may write it from an older copy
+			}
 			now := after.Status.Conditions[j]
 			if now.Status == c.Status && !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
 				report("condition %s stays %s, but its transition time is %v, it was %v", c.Type,
