@@ -295,7 +295,7 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 		a.setDesired(p, object, now)
 		a.recordSpecChange(uid)
 		a.enqueuePod(uid)
-	case isTerminal, object.DeletionTimestamp != nil, a.wasAdmitted(object),
+	case isTerminal, object.DeletionTimestamp != nil, a.wasStarted(object),
 		a.hasListedNode() && a.admitAPIPod(object):
 		if a.waiting.all[uid] {
 			a.clearRejection(uid) // it is deleted while it waits
@@ -306,12 +306,12 @@ func (a *Agent) applyAPIPod(object *v1.Pod, now time.Time) {
 	a.workOn(previous)
 }
 
-// wasAdmitted reports whether an earlier agent has admitted and started a pod of which the runtime
+// wasStarted reports whether an earlier agent has admitted and started a pod of which the runtime
 // has nothing. One that was admitted alone is checked again, as by a kubelet: what other pods have
 // been admitted since, before this one was listed, may leave no room for it. A pod that may have
 // been resized since then needs a record of what is allocated to it: without one it was not
 // started, and what it asks for now may not fit.
-func (a *Agent) wasAdmitted(object *v1.Pod) bool {
+func (a *Agent) wasStarted(object *v1.Pod) bool {
 	uid := string(object.UID)
 	return (hasStarted(&object.Status) || a.state.PodDirs.MayHaveStarted(uid)) &&
 		(object.Generation <= 1 || a.state.Allocation.Allocated.Get(uid) != nil ||
@@ -394,7 +394,7 @@ func (t admissionTurn) compare(other admissionTurn) int {
 func (a *Agent) admissionTurn(name string) admissionTurn {
 	p := a.apiPod(name)
 	switch {
-	case p == nil || a.isKnownPod(string(p.UID)) || a.wasAdmitted(p):
+	case p == nil || a.isKnownPod(string(p.UID)) || a.wasStarted(p):
 		return admissionTurn{}
 	case p.Status.StartTime != nil:
 		return admissionTurn{isNew: 1}

@@ -218,7 +218,8 @@ func (a *Agent) adoptPressure() {
 }
 
 // noteVictim is called after a pod was planned: the node is observed again once a victim has ended,
-// and has given back what it was evicted for.
+// and has given back what it was evicted for, and its disks once a pod that was evicted for a limit
+// of its own has.
 func (a *Agent) noteVictim(p *pod.Pod) {
 	if p.OverLimit && p.HasFreedDisk() {
 		p.OverLimit = false

@@ -688,7 +688,7 @@ func TestResizedBeforeItsRecord(t *testing.T) {
 			f.Set("u1", allocation.Resources{})
 		}
 		started.Generation, f.Unreadable = test.generation, test.broken
-		if got := r.agent.wasAdmitted(started); got != test.want {
+		if got := r.agent.wasStarted(started); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}

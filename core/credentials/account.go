@@ -3,7 +3,6 @@ package credentials
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"maps"
@@ -235,8 +234,7 @@ func hashOf(annotations map[string]string) string {
 	hash := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		for _, text := range []string{key, annotations[key]} {
-			hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-			hash.Write([]byte(text))
+			addSized(hash, []byte(text))
 		}
 	}
 	return fmt.Sprintf("%x", hash.Sum(nil))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 	"time"
@@ -61,10 +62,16 @@ const (
 func Hash(files []File) string {
 	hash := sha256.New()
 	for _, file := range files {
-		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(file.Data))))
-		hash.Write(file.Data)
+		addSized(hash, file.Data)
 	}
 	return fmt.Sprintf("sha256:%x", hash.Sum(nil))
+}
+
+// addSized adds data to a hash, after its size: other data that are the same when they are joined
+// have another hash.
+func addSized(hash hash.Hash, data []byte) {
+	hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
+	hash.Write(data)
 }
 
 // versions are the versions of both groups that the kubelet knows. Only the first one has tokens;

@@ -472,13 +472,13 @@ func (m *Manager) planAttempt(env *Env) bool {
 			&runtimeapi.ListPodSandboxStatsRequest{})
 		return false
 	}
-	if m.Thresholds[a.Threshold].Signal.condition() == v1.NodeDiskPressure && !a.HasTrees {
+	t := &m.Thresholds[a.Threshold]
+	isForDisk := t.Signal.isForDisk()
+	if isForDisk && !a.HasTrees {
 		a.measureTrees(env)
 		return false
 	}
 	m.Attempt = nil
-	t := &m.Thresholds[a.Threshold]
-	isForDisk := t.Signal.condition() == v1.NodeDiskPressure
 	switch {
 	case !m.isStarved(t) || m.wait(isForDisk, env):
 		return true // what was lacking has been freed meanwhile, or is about to be

@@ -239,7 +239,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 		return
 	}
-	if m.wait(m.Thresholds[chosen].Signal.condition() == v1.NodeDiskPressure, env) {
+	if m.wait(m.Thresholds[chosen].Signal.isForDisk(), env) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
@@ -250,9 +250,8 @@ func (m *Manager) startAttempt(source int, env *Env) {
 // asked for after the last victim and the last reclaim.
 func (m *Manager) isStarved(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
-	isForDisk := t.Signal.condition() == v1.NodeDiskPressure
 	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
-		(!isForDisk || !o.AsOf.Before(m.DiskFreedAt)) &&
+		(!t.Signal.isForDisk() || !o.AsOf.Before(m.DiskFreedAt)) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 

@@ -11,9 +11,9 @@ import (
 	"seedlet.dev/world"
 )
 
-// Memory is observed while containers and images are removed, and a pod is evicted for it before
-// that has ended.
-func TestMemoryStarvesDuringReclaim(t *testing.T) {
+// startReclaim has a disk run short, on a node with enough memory, and containers being removed.
+func startReclaim(t *testing.T) *harness {
+	t.Helper()
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
 		EvictionHard: map[string]string{"imagefs.available": "15%", "memory.available": "25%"}})
 	h.addPod("a", 0, 0)
@@ -22,6 +22,13 @@ func TestMemoryStarvesDuringReclaim(t *testing.T) {
 	if h.expect("the node has enough memory"); h.m.ReclaimSince.IsZero() || h.collections != 1 {
 		t.Fatalf("%d requests to remove containers, since %v", h.collections, h.m.ReclaimSince)
 	}
+	return h
+}
+
+// Memory is observed while containers and images are removed, and a pod is evicted for it before
+// that has ended.
+func TestMemoryStarvesDuringReclaim(t *testing.T) {
+	h := startReclaim(t)
 	h.now = h.now.Add(period)
 	for issued := h.plan(); len(issued) > 0; issued = h.plan() {
 		for _, eff := range issued {
@@ -39,11 +46,7 @@ func TestMemoryStarvesDuringReclaim(t *testing.T) {
 
 // Nothing observes the disks during a removal, however long it takes: their condition stays.
 func TestDiskPressureStaysDuringReclaim(t *testing.T) {
-	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
-		EvictionHard: map[string]string{"imagefs.available": "15%", "memory.available": "25%"}})
-	h.addPod("a", 0, 0)
-	h.observeDisks(0, 2, 100)
-	h.observeDisks(time.Second, 2, 100)
+	h := startReclaim(t)
 	h.isRemoving = true
 	for range 9 { // the transition period is a minute
 		h.answerAll(&world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 100})

@@ -65,6 +65,9 @@ func (s Signal) condition() v1.NodeConditionType {
 	return v1.NodeDiskPressure
 }
 
+// isForDisk reports whether a signal is about a file system.
+func (s Signal) isForDisk() bool { return s.condition() == v1.NodeDiskPressure }
+
 // resource returns the resource that a signal is about, as messages name it.
 func (s Signal) resource() v1.ResourceName {
 	switch s {

@@ -74,6 +74,23 @@ func withAccount(name string) Request {
 	return Request{Ref: "q.io/i", Account: Account{Namespace: "ns", Name: name, Pod: "pod-" + name}}
 }
 
+// requireAgain has a pod go on to need an image since a time, with some plans of it.
+func (r *accessHarness) requireAgain(pod string, request Request, policy v1.PullPolicy,
+	since time.Time) (result Result) {
+	for range 10 {
+		result = r.store.Require(pod, request, policy, since)
+		r.out.Reset(&r.table, r.now)
+		r.store.Plan(request.Name(), r.env())
+		r.store.Records.Plan(&r.out)
+		for _, e := range slices.Clone(r.out.List()) {
+			if e.Op != 0 {
+				r.complete(request.Name(), e)
+			}
+		}
+	}
+	return result
+}
+
 // An image that was pulled with a token of a service account can be used by the pods of that one
 // without another pull, and by others only with a pull of their own. The record survives the agent.
 func TestImageOfServiceAccount(t *testing.T) {
@@ -150,17 +167,7 @@ func TestServiceAccountIsReadForEachAttempt(t *testing.T) {
 	request := withAccount("robot")
 	since := r.now
 	attempt := func() []string {
-		for range 10 {
-			r.store.Require("pod", request, v1.PullAlways, since)
-			r.out.Reset(&r.table, r.now)
-			r.store.Plan(request.Name(), r.env())
-			r.store.Records.Plan(&r.out)
-			for _, e := range slices.Clone(r.out.List()) {
-				if e.Op != 0 {
-					r.complete(request.Name(), e)
-				}
-			}
-		}
+		r.requireAgain("pod", request, v1.PullAlways, since)
 		return r.accounts.take()
 	}
 	if calls := attempt(); len(calls) != 3 || len(r.pulls) != 1 {
@@ -185,19 +192,7 @@ func TestServiceAccountIsReadAgainWithoutAPull(t *testing.T) {
 	r.store.Node.ForgetPod("pod-robot")
 	r.now = r.now.Add(time.Minute)
 	since := r.now
-	look := func() (result Result) {
-		for range 10 {
-			result = r.store.Require("pod-robot", request, v1.PullNever, since)
-			r.out.Reset(&r.table, r.now)
-			r.store.Plan(request.Name(), r.env())
-			for _, e := range slices.Clone(r.out.List()) {
-				if e.Op != 0 {
-					r.complete(request.Name(), e)
-				}
-			}
-		}
-		return result
-	}
+	look := func() Result { return r.requireAgain("pod-robot", request, v1.PullNever, since) }
 	r.accounts.err = world.Errorf(world.KindRefused, "", "forbidden")
 	if got := look(); got.ID != "" || got.Problem == nil {
 		t.Errorf("image %q, problem %+v", got.ID, got.Problem)

@@ -106,7 +106,7 @@ func (w *shutdownWatch) prepare(ctx context.Context, conn *dbus.Conn, signals *l
 }
 
 // takeLock takes the lock of logind, on a connection of its own that can get descriptors: the lock
-// is one. It is held while that is open, and does not end with the connection.
+// is one. The lock is held while its descriptor is open, also after the connection has ended.
 func takeLock(ctx context.Context, address string) (*os.File, error) {
 	conn, err := dbus.Connect(address, dbus.WithContext(ctx))
 	if err != nil {

@@ -92,7 +92,6 @@ func (s *logindSignals) DeliverSignal(iface, name string, signal *dbus.Signal) {
 			s.announce(active)
 		}
 	}
-	closeDescriptors(signal.Body)
 }
 
 // ownerChange returns the name and the new owner of a change.

@@ -346,18 +346,6 @@ func (n *pressureModel) noteUnknown(now time.Time, t *PressureThreshold, state *
 }
 
 func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, body any) {
-	before, sample := n.samples[asked.source], &nodeSample{askedAt: asked.at, answeredAt: now}
-	n.samples[asked.source] = sample
-	defer n.forgetTries()
-	defer func() {
-		sample.starved = slices.ContainsFunc(n.states, func(s thresholdState) bool {
-			return s.starved && s.source == asked.source
-		})
-		sample.starvedSince = now
-		if before != nil && before.starved && !before.used && !before.askedAt.Before(n.victimEndedAt) {
-			sample.starvedSince = before.starvedSince
-		}
-	}()
 	for i := range m.opts.Pressure.Thresholds {
 		t, state := &m.opts.Pressure.Thresholds[i], &n.states[i]
 		if t.source() != asked.source {
@@ -391,6 +379,21 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 		}
 		n.lastMet[c] = now
 	}
+	n.addSample(now, asked)
+	n.forgetTries()
+}
+
+// addSample adds the newest sample of a source, once its thresholds are evaluated.
+func (n *pressureModel) addSample(now time.Time, asked *askedUsage) {
+	s, before := &nodeSample{askedAt: asked.at, answeredAt: now, starvedSince: now},
+		n.samples[asked.source]
+	s.starved = slices.ContainsFunc(n.states, func(t thresholdState) bool {
+		return t.starved && t.source == asked.source
+	})
+	if before != nil && before.starved && !before.used && !before.askedAt.Before(n.victimEndedAt) {
+		s.starvedSince = before.starvedSince
+	}
+	n.samples[asked.source] = s
 }
 
 // hastenVictims is called when a hard threshold is met: a victim that has the time of a soft one,

@@ -125,9 +125,9 @@ func (p *pod) mayBeUnlisted(now time.Time) bool {
 // all pods waits.
 func (p *pod) mayBeOverlooked(now time.Time) bool {
 	m := p.model
-	given, isGiven := m.given[p.uid]
+	_, isGiven := m.given[p.uid]
 	isOver := now.Sub(m.shutdown.since) >= m.opts.Shutdown.total()-time.Second
-	return p.mayBeUnlisted(now) && (isOver || isGiven && now.Sub(given) < releaseNoticeBound)
+	return p.mayBeUnlisted(now) && (isOver || isGiven)
 }
 
 // findLongGrace returns that a pod that the shutdown ends has longer than its group.
