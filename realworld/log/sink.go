@@ -69,25 +69,25 @@ func (s *sink) Write(line []byte) (int, error) {
 // run writes queued lines, as long as the process lives.
 func (s *sink) run() {
 	for range s.wake {
-		lines, dropped := s.take()
-		for _, line := range lines {
+		for _, line := range s.take() {
 			_, _ = s.out.Write(line) // there is no place to report an error
 			s.countWritten(line)
 		}
-		if dropped > 0 {
+		if dropped := s.takeDropped(); dropped > 0 {
 			klog.ErrorS(nil, "log lines were dropped because the log was not written in time",
 				"lines", dropped)
 		}
+		s.endFlushes()
 	}
 }
 
-// take returns the queued lines, and the number of lines that were dropped after them.
-func (s *sink) take() (lines [][]byte, dropped int) {
+// take returns the queued lines.
+func (s *sink) take() [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines, s.queue = s.queue, nil
-	dropped, s.dropped = s.dropped, 0
-	return lines, dropped
+	lines := s.queue
+	s.queue = nil
+	return lines
 }
 
 func (s *sink) countWritten(line []byte) {
@@ -95,16 +95,32 @@ func (s *sink) countWritten(line []byte) {
 	defer s.mu.Unlock()
 	s.bytes -= len(line)
 	s.written++
+}
+
+// takeDropped returns the number of lines that were dropped and not reported.
+func (s *sink) takeDropped() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped := s.dropped
+	s.dropped = 0
+	return dropped
+}
+
+// endFlushes ends the flushes whose lines have been written.
+func (s *sink) endFlushes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for len(s.waiting) > 0 && s.waiting[0].lines <= s.written {
 		close(s.waiting[0].done)
 		s.waiting = s.waiting[1:]
 	}
 }
 
-// flush waits until every line that is queued now has been written.
+// flush waits until every line that is queued now has been written, and the number of those that
+// were dropped is queued.
 func (s *sink) flush() {
 	s.mu.Lock()
-	if s.written == s.queued {
+	if s.written == s.queued && s.dropped == 0 {
 		s.mu.Unlock()
 		return
 	}
