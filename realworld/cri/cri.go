@@ -78,7 +78,7 @@ func New(opts Options) (*Port, error) {
 		}
 		p.conns = append(p.conns, imageConn)
 	}
-	p.runtime = listClient{runtimeapi.NewRuntimeServiceClient(runtimeConn)}
+	p.runtime = newListClient(runtimeapi.NewRuntimeServiceClient(runtimeConn))
 	p.images = runtimeapi.NewImageServiceClient(imageConn)
 	return p, nil
 }

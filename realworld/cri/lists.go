@@ -34,27 +34,40 @@ const (
 // runtime removes a sandbox together with its containers.
 type listClient struct {
 	runtimeapi.RuntimeServiceClient
+	sandboxes, containers grpc.CallOption // decode lists of all of them
+}
+
+func newListClient(client runtimeapi.RuntimeServiceClient) listClient {
+	return listClient{client, grpc.ForceCodecV2(newSandboxCodec()),
+		grpc.ForceCodecV2(newContainerCodec())}
 }
 
 // ListPodSandbox implements runtimeapi.RuntimeServiceClient.
 func (c listClient) ListPodSandbox(ctx context.Context, m *runtimeapi.ListPodSandboxRequest,
 	opts ...grpc.CallOption) (*runtimeapi.ListPodSandboxResponse, error) {
-	return c.RuntimeServiceClient.ListPodSandbox(ctx, m, longList(opts)...)
+	opts = longList(opts)
+	if m.Filter == nil {
+		opts = append(opts, c.sandboxes)
+	}
+	return c.RuntimeServiceClient.ListPodSandbox(ctx, m, opts...)
 }
 
 // ListContainers implements runtimeapi.RuntimeServiceClient.
 func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContainersRequest,
 	opts ...grpc.CallOption) (*runtimeapi.ListContainersResponse, error) {
-	list := c.RuntimeServiceClient.ListContainers
-	whole, err := list(ctx, m, longList(opts)...)
-	if !isTooLong(err) || m.Filter != nil {
+	list, opts := c.RuntimeServiceClient.ListContainers, longList(opts)
+	if m.Filter != nil {
+		return list(ctx, m, opts...)
+	}
+	whole, err := list(ctx, m, append(slices.Clip(opts), c.containers)...)
+	if !isTooLong(err) {
 		return whole, err
 	}
 	all := &runtimeapi.ListContainersResponse{}
 	parts, err := listEachSandbox(ctx, c,
 		func(ctx context.Context, id string) (*runtimeapi.ListContainersResponse, error) {
 			return list(ctx, &runtimeapi.ListContainersRequest{
-				Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}, longList(opts)...)
+				Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}, opts...)
 		})
 	for _, part := range parts {
 		all.Containers = append(all.Containers, part.GetContainers()...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -229,6 +230,41 @@ func TestMeasureTreeUnfinished(t *testing.T) {
 		default:
 			t.Fatalf("measured completely within %v, and never in part", timeout)
 		}
+	}
+}
+
+// What is measured of a tree in time counts while no directory of it has been left.
+func TestMeasureDeepTreeUnfinished(t *testing.T) {
+	h, dir := newHarness(t), t.TempDir()
+	makeDeep(t, dir, 40_000, "d", nil)
+	t.Cleanup(func() { h.must(&world.RemoveTree{Path: dir + "/d"}) })
+	for timeout := time.Millisecond; timeout < time.Minute; timeout = timeout * 9 / 8 {
+		got, err := h.doUntil(&world.MeasureTree{Path: dir}, h.clock.Now().Add(timeout))
+		switch m, _ := got.(*world.TreeMeasured); {
+		case err != nil && !err.Has(world.KindTimeout) && !err.Has(world.KindCanceled):
+			t.Fatal(err)
+		case err == nil && !m.Unfinished:
+			t.Fatalf("measured completely within %v, and never in part on the way down", timeout)
+		case err == nil && m.Inodes == 0:
+			return
+		}
+	}
+}
+
+// The paths of a deep tree take little memory.
+func TestMeasureDeepTreeAllocates(t *testing.T) {
+	const levels = 5000
+	dir := t.TempDir()
+	makeDeep(t, dir, levels, "d", nil)
+	t.Cleanup(func() { newHarness(t).must(&world.RemoveTree{Path: dir + "/d"}) })
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := disk.Measure(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / levels; got > 8<<10 {
+		t.Errorf("%d bytes are allocated for each level", got)
 	}
 }
 

@@ -60,7 +60,7 @@ type measurement struct {
 	path   string
 	mounts []*mountinfo.Info // the mount table; nil: it is not looked at
 	sum    world.TreeMeasured
-	names  int             // that were visited
+	names  int             // that were looked at: on the way down a deep tree none is visited
 	seen   map[uint64]bool // files with several names, by inode: a walk stays in one file system
 }
 
@@ -68,12 +68,12 @@ func (m *measurement) run(ctx context.Context) error {
 	m.seen = map[uint64]bool{}
 	w := walker{ctx: ctx, visit: m.add}
 	w.skipMounts(m.path, m.mounts)
+	defer func() { m.names = w.looked }()
 	return w.walkTree(m.path)
 }
 
 // add adds the usage of one file or directory.
 func (m *measurement) add(f entry) error {
-	m.names++
 	if f.stat.Nlink > 1 && f.stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		if m.seen[f.stat.Ino] {
 			return nil

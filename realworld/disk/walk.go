@@ -41,12 +41,15 @@ type walker struct {
 	levels []level // from the root to the directory that is being read
 	open   int     // number of levels with an open directory, always the last ones
 	held   int     // bytes of the levels and their names, by an estimate
+	looked int     // number of names that were looked at
 }
 
 // level is a directory on the way to the current one.
 type level struct {
 	dir   *os.File // nil: closed, with all its remaining names in names
 	name  string   // in the level above; of the root the path
+	path  string   // for errors and mount points
+	bytes int      // that it holds, without names
 	id    fileID
 	names []string // read and not visited yet
 	ended bool     // all names have been read
@@ -150,13 +153,16 @@ const omitted = "/..."
 // joinPath returns the path of a name in a directory, for errors.
 func joinPath(dir, name string) string {
 	switch {
+	case isCut(dir):
+		return dir
 	case len(dir)+len(name) < pathBytesMax:
 		return dir + "/" + name
-	case strings.HasSuffix(dir, omitted):
-		return dir
 	}
 	return dir + omitted
 }
+
+// isCut reports whether names were left out of a path.
+func isCut(path string) bool { return strings.HasSuffix(path, omitted) }
 
 // step visits the next name of the current directory, or leaves the directory after the last one.
 func (w *walker) step() error {
@@ -169,6 +175,7 @@ func (w *walker) step() error {
 	}
 	name := l.names[0]
 	l.names = l.names[1:]
+	w.looked++
 	w.held -= nameBytes + len(name)
 	if err := w.ctx.Err(); err != nil {
 		return fmt.Errorf("gave up at %s: %w", joinPath(l.dir.Name(), name), err)
@@ -198,9 +205,14 @@ func (w *walker) enter(f entry) error {
 	if err != nil {
 		return err
 	}
-	w.levels = append(w.levels, level{dir: dir, name: f.name, id: idOf(&f.stat)})
+	l := level{dir: dir, name: f.name, path: dir.Name(), id: idOf(&f.stat),
+		bytes: levelBytes + len(f.name)}
+	if !isCut(l.path) { // a path that was cut is that of the level above
+		l.bytes += len(l.path)
+	}
+	w.levels = append(w.levels, l)
 	w.open++
-	if err := w.hold(levelBytes + len(f.name)); err != nil {
+	if err := w.hold(l.bytes); err != nil {
 		return err
 	}
 	if w.open <= openMax {
@@ -239,7 +251,7 @@ func (w *walker) leave() error {
 	err := statOpen(l.dir, &f.stat)
 	w.levels = w.levels[:last]
 	w.open--
-	w.held -= levelBytes + len(l.name)
+	w.held -= l.bytes
 	if err == nil {
 		err = w.visit(f)
 	}
@@ -254,16 +266,15 @@ func (w *walker) reopen(at int, below *os.File) error {
 	if l.dir != nil {
 		return nil
 	}
-	path := w.path(at)
 	fd, err := unix.Openat(int(below.Fd()), "..",
 		unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if isReplaced(err) {
 		return world.Errorf(world.KindExhausted, "", "%s was removed meanwhile", below.Name())
 	}
 	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
+		return &os.PathError{Op: "open", Path: l.path, Err: err}
 	}
-	l.dir = os.NewFile(uintptr(fd), path)
+	l.dir = os.NewFile(uintptr(fd), l.path)
 	w.open++
 	var stat unix.Statx_t
 	if err := statOpen(l.dir, &stat); err != nil {
@@ -274,15 +285,6 @@ func (w *walker) reopen(at int, below *os.File) error {
 			below.Name())
 	}
 	return nil
-}
-
-// path returns the path of a level.
-func (w *walker) path(at int) string {
-	path := w.levels[0].name
-	for i := 1; i <= at && !strings.HasSuffix(path, omitted); i++ {
-		path = joinPath(path, w.levels[i].name)
-	}
-	return path
 }
 
 // readNames reads more names of a directory.

@@ -175,6 +175,14 @@ func (p *pod) hasEndedForShutdown(served *v1.Pod) bool {
 		!p.lastStartedAt.After(p.model.shutdown.since)
 }
 
+// mayStillEndForShutdown reports whether the container may be stopped long after a shutdown was
+// cancelled: the end of its pod began before that, and a stop has failed.
+func (c *container) mayStillEndForShutdown(now time.Time) bool {
+	m := c.pod.model
+	return c.pod.shutDown && c.startedAt.Before(m.shutdownEffectUntil()) &&
+		m.faultPossible("StopContainer", m.shutdown.since, now)
+}
+
 // shutDownAt returns when the shutdown that may end the pod reached its group; zero if none may.
 func (p *pod) shutDownAt(now time.Time) time.Time {
 	starts := p.model.shutdown.startsAt

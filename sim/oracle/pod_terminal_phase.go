@@ -81,6 +81,8 @@ func (p *pod) recordTerminalPhase(now time.Time, served *v1.Pod) {
 	case !isTerminalPhase(served.Status.Phase), served.DeletionTimestamp != nil, p.spec == nil:
 	case p.specChanged && p.static: // the phase may be that of an earlier spec
 	case p.static && p.mayRunAgainAfterShutdown(now, served):
+	case p.static && p.hasEndedForShutdown(served) && p.expectedTerminalPhase() == v1.PodSucceeded:
+		// The agent may learn only later how it had exited.
 	case p.wasRemoved() && now.Sub(p.desiredAt) < manifestNoticeBound:
 	default:
 		p.servedTerminal = served.Status.Phase

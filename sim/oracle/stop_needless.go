@@ -60,6 +60,7 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 	case p.mayBeKilled(f.Time), m.mayHaveFailed(c, f.Time): // the pod or the container is a reason
 	case c.mayBeSuperseded():
 	case c.wasLost: // an unknown state is a reason
+	case c.mayStillEndForShutdown(f.Time):
 	case p.timesDesired > 1 && f.Time.Sub(p.desiredAt) < manifestNoticeBound:
 	case !p.isOfNewestSpec(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
 	case (p.sidecarPosition(c.name) > 0 || p.isEphemeral(c.name)) && p.mustBeTerminal():

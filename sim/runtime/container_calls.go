@@ -99,6 +99,9 @@ func (r *Runtime) startContainer(call *wire.Call, req *runtimeapi.StartContainer
 	}
 	c.starting = true
 	start := func() {
+		if call.HasPortDied() {
+			return // the container stays created
+		}
 		if s := r.sandboxes[c.SandboxID]; s == nil || s.State != ready || call.DrawsAbort() {
 			r.failStart(c)
 			call.Fail(world.Errorf(world.KindInternal, call.Name,

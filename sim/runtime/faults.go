@@ -45,9 +45,7 @@ func (r *Runtime) Restart(downFor time.Duration) {
 	r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.RuntimeRestarted})
 	r.wire.Crash(downFor)
 	r.clearEvents()
-	for _, c := range r.containerOrder {
-		c.termSent = false // containerd keeps it in memory only
-	}
+	r.forgetTransitions()
 }
 
 // Reboot ends all processes of the machine. The runtime keeps the records of its containers and
@@ -63,7 +61,16 @@ func (r *Runtime) Reboot() {
 	for _, c := range r.containerOrder {
 		r.exit(c, exitCodeUnknown, truth.CauseReboot)
 	}
+	r.forgetTransitions()
 	r.clearEvents()
+}
+
+// forgetTransitions forgets what containerd keeps in memory only: which containers were being
+// started or stopped. Those that were being started are created, as before.
+func (r *Runtime) forgetTransitions() {
+	for _, c := range r.containerOrder {
+		c.starting, c.termSent = false, false
+	}
 }
 
 // SetStaleStats sets whether the runtime answers with statistics of pods from before the last ones.
