@@ -40,10 +40,12 @@ func TestPodKnownAfterItsGroupWasReached(t *testing.T) {
 		groupAt bool // the group has been reached
 		ends    bool
 		late    bool
+		deleted bool // the pod ends already, in its own time
 	}{
-		{"its group has not been reached", 0, false, false, false},
-		{"its group ends", 0, true, true, false},
-		{"a later group ends", 1, true, true, true},
+		{"its group has not been reached", 0, false, false, false, false},
+		{"its group ends", 0, true, true, false, false},
+		{"a later group ends", 1, true, true, true, false},
+		{"it is being deleted", 1, true, true, true, true},
 	} {
 		n := bootWithPods(nil, apiPodNamed("a", "u1"))
 		n.delayShutdowns()
@@ -54,10 +56,18 @@ func TestPodKnownAfterItsGroupWasReached(t *testing.T) {
 		}
 		n.agent.state.Shutdown.Now = now
 		p := n.agent.state.Pods["u1"]
+		if c.deleted {
+			hour := int64(3600)
+			p.Spec.Spec.TerminationGracePeriodSeconds = &hour
+			p.ClearDesired(n.now)
+		}
 		n.agent.endLatecomer(p)
 		if ends := p.Stage == pod.Terminating; ends != c.ends ||
 			now.Remaining["u1"] != (c.ends && !c.late) || now.Late["u1"] != c.late {
 			t.Errorf("%s: stage %s, remaining %v, late %v", c.name, p.Stage, now.Remaining, now.Late)
+		}
+		if grace := p.Termination.Grace; grace > 20*time.Second {
+			t.Errorf("%s: it has %v, more than its group", c.name, grace)
 		}
 	}
 }

@@ -62,11 +62,11 @@ func (a *Agent) shutdownGroup(p *pod.Pod) int {
 	return a.state.Shutdown.GroupOf(priority)
 }
 
-// endLatecomer ends a pod that has become known after its group was reached. It is called before
-// the pod is planned.
+// endLatecomer ends a pod that has become known after its group was reached, also one that ends
+// already because it is deleted, in whatever time. It is called before the pod is planned.
 func (a *Agent) endLatecomer(p *pod.Pod) {
 	m := &a.state.Shutdown
-	if !m.UnderWay() || p.Spec == nil || p.Stage != pod.Syncing {
+	if !m.UnderWay() || p.Spec == nil || p.Stage != pod.Syncing && !p.EndsByDeletion() {
 		return
 	}
 	if group := a.shutdownGroup(p); m.Now.HasReached(group) {

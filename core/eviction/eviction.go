@@ -326,7 +326,7 @@ func (m *Manager) wait(forDisk bool, env *Env) bool {
 		return false
 	}
 	m.Waits, m.WaitsForDisk = true, m.WaitsForDisk || forDisk
-	if forDisk && m.DiskWaitSince.IsZero() {
+	if forDisk && m.DiskWaitSince.IsZero() && now.Before(env.DiskFreedBy()) {
 		m.DiskWaitSince = now
 	}
 	return true
@@ -500,7 +500,10 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	e := m.eviction(t, first, a.Usage[first.UID])
 	env.Evict(first, e)
-	m.UsageFailures, m.DiskWaitSince = 0, time.Time{}
+	m.UsageFailures = 0
+	if isForDisk {
+		m.DiskWaitSince = time.Time{}
+	}
 	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + CleanupMax),
 		HoldsDisk: isForDisk, Soft: e.Grace > immediateGrace}
 	return true

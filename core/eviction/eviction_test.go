@@ -621,6 +621,31 @@ func TestWaitForLimitsEnds(t *testing.T) {
 	}
 }
 
+// What a disk has waited for such pods counts for one shortage of a disk: neither a wait for the
+// list of all pods nor another shortage is a part of it.
+func TestWaitForLimitsOfOneShortage(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
+		"memory.available": "25%", "nodefs.available": "15%", "imagefs.available": "1%"}})
+	h.collected, h.reclaimed = true, true
+	h.m.ListedAt = time.Time{}
+	if env := h.env(); !h.m.wait(true, env) || !h.m.DiskWaitSince.IsZero() {
+		t.Errorf("waited since %v for pods over their limits, without any", h.m.DiskWaitSince)
+	}
+	h.m.DiskWaitSince = h.now
+	for i := range h.m.Thresholds {
+		h.m.Thresholds[i].Starved = h.m.Thresholds[i].Signal == NodefsAvailable
+	}
+	if h.m.startAttempt(sourceNodefs, h.env()); h.m.DiskWaitSince.IsZero() {
+		t.Error("the wait is forgotten while a disk is short")
+	}
+	for i := range h.m.Thresholds {
+		h.m.Thresholds[i].Starved = h.m.Thresholds[i].Signal == MemoryAvailable
+	}
+	if h.m.startAttempt(sourceNodefs, h.env()); !h.m.DiskWaitSince.IsZero() {
+		t.Error("the wait is not forgotten while memory alone is short")
+	}
+}
+
 // Pods that only hold a disk are candidates for a file system, and for nothing else.
 func TestCandidatesOfSignal(t *testing.T) {
 	for signal, disk := range map[Signal]bool{MemoryAvailable: false, NodefsAvailable: true} {

@@ -207,6 +207,9 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if m.Attempt != nil {
 		return
 	}
+	if !m.isAnyStarved(Signal.isForDisk) {
+		m.DiskWaitSince = time.Time{}
+	}
 	isNode := source == sourceNode
 	chosen := -1
 	for i := range m.Thresholds {
@@ -223,8 +226,8 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		return
 	}
 	if chosen < 0 {
-		if !slices.ContainsFunc(m.Thresholds, func(t Threshold) bool { return t.Starved }) {
-			m.UsageFailures, m.DiskWaitSince = 0, time.Time{}
+		if !m.isAnyStarved(func(Signal) bool { return true }) {
+			m.UsageFailures = 0
 		}
 		return
 	}
@@ -253,6 +256,13 @@ func (m *Manager) isStarved(t *Threshold) bool {
 	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
 		(!t.Signal.isForDisk() || !o.AsOf.Before(m.DiskFreedAt)) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
+}
+
+// isAnyStarved reports whether the threshold of a signal of a kind is starved.
+func (m *Manager) isAnyStarved(isOfKind func(Signal) bool) bool {
+	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
+		return t.Starved && isOfKind(t.Signal)
+	})
 }
 
 // lacksMemory reports whether a threshold of memory is starved.

@@ -115,8 +115,8 @@ type Pod struct {
 	IsReady func(position int, name string) bool
 	// RunningID returns the ID of the running container of a name; empty if none runs.
 	RunningID func(container string) string
-	// LayersApart reports that writable layers are not, or may not be, in the file system of the node.
-	// They do not count for the limit of a container then, only for that of the pod.
+	// LayersApart reports that writable layers are not, or may not be, in the node's file system. They
+	// do not count for the limit of a container then, only for that of the pod.
 	LayersApart bool
 }
 
@@ -134,8 +134,8 @@ func (u *Usage) NextMeasurement(pod *Pod, now time.Time) (*Operation, time.Time)
 	}
 	limited := limitOfPod(pod.Spec) != nil
 	if limited {
-		next := u.next(&u.Containers, containersPeriod, now, func(position int) (Item, any, bool) {
-			return containerItem(pod, position)
+		next := u.next(&u.Containers, containersPeriod, now, func(at int) (Item, any, bool) {
+			return containerItem(pod, at)
 		})
 		if next != nil {
 			return next, time.Time{}
@@ -153,9 +153,9 @@ func (u *Usage) NextMeasurement(pod *Pod, now time.Time) (*Operation, time.Time)
 	return nil, u.Volumes.At
 }
 
-// next returns the next measurement of a pass. If there is none any more, the next pass starts after
-// a period. itemAt returns the item at a position with the request that measures it, which is nil if
-// the pass leaves the item out, and false after the last one.
+// next returns the next measurement of a pass. If there is none any more, the next pass starts a
+// period later. itemAt returns the item at a position with the request that measures it, which is
+// nil if the pass leaves the item out, and false after the last one.
 func (u *Usage) next(pass *Pass, period time.Duration, now time.Time,
 	itemAt func(position int) (Item, any, bool)) *Operation {
 	if now.Before(pass.At) {
@@ -287,8 +287,8 @@ func (u *Usage) forget(item Item) {
 	u.Measured = slices.DeleteFunc(u.Measured, func(m Measurement) bool { return m.Item == item })
 }
 
-// exceeded returns the limit of the pod or of a container that is exceeded by the last measurements,
-// the newest of which is that of an item.
+// exceeded returns the limit of the pod or of a container that the last measurements exceed, the
+// newest of which is that of an item.
 func (u *Usage) exceeded(newest Item, pod *Pod) Limit {
 	limit := limitOfPod(pod.Spec)
 	if limit != nil && u.sum(func(m *Measurement) bool { return m.Counts }) > limit.Value() {

@@ -114,6 +114,12 @@ func (p *Pod) endForNode(end Termination, now time.Time) {
 	}
 }
 
+// EndsByDeletion reports whether the pod ends because it is deleted or no longer desired, and for
+// nothing else.
+func (p *Pod) EndsByDeletion() bool {
+	return p.Stage == Terminating && p.Termination.Reason == reasonDeleted
+}
+
 // mayRunAgain reports whether the pod is a static pod that a shutdown of the machine ends. If the
 // machine stays up it runs again, because no controller would replace it.
 func (p *Pod) mayRunAgain() bool {

@@ -244,6 +244,8 @@ func (p *Pod) applyRecord(env *Env) {
 		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
 		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.Grace)
 	}
+	t := &p.Termination
+	p.OverLimit = end != nil && t.Reason == ReasonEvicted && !t.UnderPressure
 }
 
 // hashedDelay returns a delay of less than a period that follows from the seed and the ID. The

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -133,5 +134,28 @@ func TestEvictionOfDeletedPodInRecord(t *testing.T) {
 	if e := &p.Termination; e.Reason != ReasonEvicted || e.Phase != v1.PodFailed ||
 		!e.UnderPressure || e.Grace != time.Second {
 		t.Errorf("%+v", e)
+	}
+}
+
+// After a restart of the agent a disk still waits for a pod that was evicted for a limit of its
+// own, and not for the victim of a shortage.
+func TestOverLimitInRecord(t *testing.T) {
+	for _, underPressure := range []bool{false, true} {
+		for _, isDeleted := range []bool{false, true} {
+			p := runningPod(func(*v1.Container) {})
+			p.Record.Loaded = false
+			if isDeleted {
+				p.startTermination(Termination{Reason: reasonDeleted, Grace: 30 * time.Second}, t0)
+			}
+			p.StaleSince = time.Time{}
+			newHarness(t, p).planAt(0).complete("ReadFiles", &world.FilesRead{Files: []world.File{{
+				Data: fmt.Appendf(nil, `{"start":"2025-12-31T00:00:00Z","end":{"reason":"Evicted",`+
+					`"message":"m","phase":"Failed","underPressure":%t,"grace":1000000000}}`,
+					underPressure)}}}, nil)
+			if p.OverLimit == underPressure {
+				t.Errorf("under pressure %t, deleted %t: over its limit %t", underPressure, isDeleted,
+					p.OverLimit)
+			}
+		}
 	}
 }
