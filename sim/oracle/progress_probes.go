@@ -42,6 +42,12 @@ func (p *pod) probeProblem(c *container, now time.Time) string {
 	return ""
 }
 
+// runsPreStop reports whether the preStop hook of the container is in flight.
+func (c *container) runsPreStop() bool {
+	h := c.handler(preStopHook)
+	return h != nil && len(h.inFlight) > 0
+}
+
 // postStartProblem returns what is wrong with a running container whose postStart hook has not
 // succeeded.
 func (p *pod) postStartProblem(c *container, h *handler,
@@ -49,6 +55,7 @@ func (p *pod) postStartProblem(c *container, h *handler,
 	m := p.model
 	switch {
 	case h == nil: // no fact shows the hook
+	case c.runsPreStop(): // the container is being stopped
 	case h.count == 0:
 		return describe("has not had its postStart hook")
 	case h.count > 0 && len(h.inFlight) == 0 && h.hasFailed() &&

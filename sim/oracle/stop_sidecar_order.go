@@ -77,13 +77,12 @@ func (m *model) hasUsedUpGrace(c *container, f *truth.Fact) bool {
 	if at := p.shutDownAt(f.Time); !at.IsZero() && (since.IsZero() || at.Before(since)) {
 		since, grace = at, m.shutdownGrace(c, f.Time, grace)
 	}
-	switch {
-	case f.GraceSeconds > int64(minStopGrace/time.Second):
+	if f.GraceSeconds > int64(minStopGrace/time.Second) {
 		return false
-	case since.IsZero(): // the first request to stop may still be on its way
-		return m.faultPossible("StopContainer", f.Time.Add(-grace-sidecarSlack), f.Time)
 	}
-	return f.Time.Sub(since) >= grace-sidecarSlack || m.faultPossible("StopContainer", since, f.Time)
+	// The first request to stop may still be on its way, or may have failed.
+	return !since.IsZero() && f.Time.Sub(since) >= grace-sidecarSlack ||
+		m.faultPossible("StopContainer", f.Time.Add(-grace-sidecarSlack), f.Time)
 }
 
 // lastExit returns when the last app container of a sandbox exited; zero if one runs or none has
