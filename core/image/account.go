@@ -75,6 +75,29 @@ func (i *Image) isAccountOutdated(since time.Time) bool {
 	return i.Account != nil && !since.IsZero() && i.Account.AsOf.Before(since)
 }
 
+// knowsRoundAccount reports whether the service account is known for the round that finds the
+// credentials of an attempt. It is read for each attempt, as by the kubelet, and again for pods that
+// join it: another one may have its name by now, and no pod of that may use what the token of the
+// one before has brought. The attempt then starts again.
+func (s *Store) knowsRoundAccount(i *Image, effects *op.Effects) bool {
+	if i.Account == nil {
+		return true
+	}
+	isNew, since := i.Round.Step == 0 && i.Credential == 0, i.PullNeededSince
+	if isNew {
+		since = timer.Later(since, i.PullNotBefore)
+	}
+	if i.isAccountOutdated(since) {
+		s.readAccount(i, effects)
+		return false
+	}
+	if !isNew && i.RoundAccount != i.Account.UID {
+		i.Round, i.Credential, i.PullErrors = credentials.Round{}, 0, nil
+	}
+	i.RoundAccount = i.Account.UID
+	return true
+}
+
 // readAccount reads the service account, but not while plugins are asked with the known one.
 func (s *Store) readAccount(i *Image, effects *op.Effects) {
 	if i.AccountOp != 0 || i.Round.Op != 0 {

@@ -235,3 +235,34 @@ func TestPodsOfServiceAccountShareAPull(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A pod that joins an attempt may have another service account of the same name: nothing is pulled
+// for it with the token of the one before.
+func TestServiceAccountIsReadAgainForPodsThatJoin(t *testing.T) {
+	r := newAccountHarness(t)
+	r.now = r.now.Add(time.Minute)
+	request, joined := withAccount("robot"), false
+	since := map[string]time.Time{"a": r.now}
+	for range 20 {
+		for pod, at := range since { //ordered: each has its own need
+			r.store.Require(pod, request, v1.PullAlways, at)
+		}
+		r.out.Reset(&r.table, r.now)
+		r.store.Plan(request.Name(), r.env())
+		r.store.Records.Plan(&r.out)
+		for _, e := range slices.Clone(r.out.List()) {
+			if e.Op == 0 {
+				continue
+			}
+			_, isPlugin := e.Body.(*world.GetCredentials)
+			r.complete(request.Name(), e)
+			if isPlugin && !joined {
+				joined, r.now = true, r.now.Add(time.Second)
+				r.accounts.uids["robot"], since["b"] = "u9", r.now
+			}
+		}
+	}
+	if !joined || !slices.Equal(r.pulls, []string{"u9@pod-robot"}) {
+		t.Errorf("joined %t, pulls by %q, calls %q", joined, r.pulls, r.accounts.calls)
+	}
+}

@@ -110,6 +110,8 @@ type Image struct {
 	// Round is the search for the node's credentials, which precedes a pull with the first of all
 	// credentials.
 	Round credentials.Round `json:"round,omitzero"`
+	// RoundAccount is the UID of the service account that Round is for.
+	RoundAccount string `json:"roundAccount,omitempty"`
 	// Credential is the index of the credential of the pull in flight, or of the next pull.
 	Credential int `json:"credential,omitempty"`
 	// PullErrors are the errors of the pulls with the credentials before Credential.
@@ -512,13 +514,11 @@ func (s *Store) askForNodeCredentials(i *Image, effects *op.Effects) bool {
 	if i.Round.Op != 0 {
 		return false
 	}
+	if !s.knowsRoundAccount(i, effects) {
+		return false
+	}
 	if i.Credential > 0 {
 		return true
-	}
-	// The service account is read for each attempt, as by the kubelet: it may be another one by now.
-	if i.Round.Step == 0 && i.isAccountOutdated(timer.Later(i.PullNeededSince, i.PullNotBefore)) {
-		s.readAccount(i, effects)
-		return false
 	}
 	for {
 		request, failure := s.Node.Next(&i.Round, i.subject(), effects.Now())
