@@ -1,5 +1,7 @@
 package world
 
+import "time"
+
 // The credentials port: credentials of the node for image registries, from plugins that are
 // executed (KEP-2133), with tokens of service accounts (KEP-4412), and from the Docker
 // configuration of the node. Its requests may be secret, and its completions are.
@@ -7,10 +9,15 @@ package world
 // CredentialBytesMax bounds the output of a plugin, and each file of a Docker configuration.
 const CredentialBytesMax = 256 << 10
 
+// CredentialRunMax bounds the run of a plugin, as in the kubelet. A run may wait for those of others
+// before it starts, until the deadline.
+const CredentialRunMax = time.Minute
+
 // GetCredentials executes a plugin with a request on its standard input, in the environment of the
 // agent and the given variables. It completes with CredentialsGot. A plugin that does not exist is
 // KindNotFound; one that fails is KindInternal, with the beginning of its standard error; an output
-// of more than CredentialBytesMax is KindExhausted. At the deadline the plugin is killed.
+// of more than CredentialBytesMax is KindExhausted. After CredentialRunMax, or at the deadline, the
+// plugin is killed.
 type GetCredentials struct {
 	Program string               `json:"program"` // an absolute path
 	Args    []string             `json:"args,omitempty"`

@@ -32,8 +32,10 @@ import (
 )
 
 const (
-	// Timeout bounds the run of a plugin, as in the kubelet.
-	Timeout = time.Minute
+	// timeout bounds a request to the API server, or for files.
+	timeout = time.Minute
+	// runWaitMax bounds how long the run of a plugin waits for slower ones that were started before.
+	runWaitMax = 10 * time.Minute
 	// dockerPeriod is how long the Docker configuration is used before it is read again, as in the
 	// kubelet (defaultDockerConfigProvider).
 	dockerPeriod = 5 * time.Minute
@@ -84,6 +86,14 @@ type Round struct {
 	// Ask is what the plugin of Step is asked with; zero for the Docker configuration, and for a
 	// plugin that gets no token.
 	Ask Ask `json:"ask,omitzero"`
+}
+
+// TimeoutOf returns that of a request of a round.
+func TimeoutOf(request any) time.Duration {
+	if _, isRun := request.(*world.GetCredentials); isRun {
+		return runWaitMax + world.CredentialRunMax
+	}
+	return timeout
 }
 
 // Found is a credential that a round has found. AccountUID is that of the service account whose

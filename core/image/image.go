@@ -529,7 +529,8 @@ func (s *Store) askForNodeCredentials(i *Image, effects *op.Effects) bool {
 		if request == nil {
 			return true
 		}
-		i.Round.Op = effects.IssueFor(s.tenant(i), Key(i.Name), "", credentials.Timeout, request)
+		i.Round.Op = effects.IssueFor(s.tenant(i), Key(i.Name), "", credentials.TimeoutOf(request),
+			request)
 		return false
 	}
 }

@@ -57,7 +57,7 @@ func carryOut(ctx context.Context, request any) (any, *world.Error) {
 	var err error
 	switch m := request.(type) {
 	case *world.GetCredentials:
-		body, err = execute(ctx, m)
+		body, err = execute(ctx, m, world.CredentialRunMax)
 	case *world.ReadDockerConfig:
 		body = readDockerConfig(m)
 	default:
@@ -69,9 +69,12 @@ func carryOut(ctx context.Context, request any) (any, *world.Error) {
 	return body, nil
 }
 
-// execute executes a plugin. Its environment is the agent's with the variables of the request, as
+// execute executes a plugin, for a while at most. Its environment is the agent's with the variables of the request, as
 // the kubelet's plugins expect.
-func execute(ctx context.Context, m *world.GetCredentials) (*world.CredentialsGot, error) {
+func execute(ctx context.Context, m *world.GetCredentials, most time.Duration) (
+	*world.CredentialsGot, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, m.Program, m.Args...)
 	cmd.Env = os.Environ()
 	for _, v := range m.Env {
@@ -86,6 +89,8 @@ func execute(ctx context.Context, m *world.GetCredentials) (*world.CredentialsGo
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, world.Errorf(world.KindNotFound, world.CallName(m), "%v", err)
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, world.Errorf(world.KindTimeout, world.CallName(m), "killed after %v: %v", most, err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.text.String()))
 	case output.isCut:

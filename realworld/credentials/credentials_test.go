@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +94,16 @@ func TestPluginIsKilled(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("a process of the plugin still runs")
 		}
+	}
+}
+
+// A plugin has its own time, whatever the deadline is.
+func TestPluginHasItsOwnTime(t *testing.T) {
+	_, err := execute(t.Context(),
+		&world.GetCredentials{Program: plugin(t, "sleep 1000")}, 50*time.Millisecond)
+	worldErr, _ := errors.AsType[*world.Error](err)
+	if !worldErr.Has(world.KindTimeout) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -77,6 +77,13 @@ func (p *Plugins) serve(call *wire.Call) {
 		call.Fail(call.Outcome.ErrorBefore)
 		return
 	}
+	if _, isRun := call.Effect.Body.(*world.GetCredentials); isRun &&
+		call.Outcome.EffectDelay >= world.CredentialRunMax {
+		p.opts.Agenda.After(world.CredentialRunMax, func() {
+			call.Fail(world.Errorf(world.KindTimeout, call.Name, "the plugin was killed"))
+		})
+		return
+	}
 	call.Execute(func() {
 		switch m := call.Effect.Body.(type) {
 		case *world.ReadDockerConfig:
