@@ -9,8 +9,8 @@ import "time"
 // CredentialBytesMax bounds the output of a plugin, and each file of a Docker configuration.
 const CredentialBytesMax = 256 << 10
 
-// CredentialRunMax bounds the run of a plugin, as in the kubelet. A run may wait for those of others
-// before it starts, until the deadline.
+// CredentialRunMax bounds the run of a plugin, as in the kubelet. A run may wait for others before
+// it starts, until the deadline.
 const CredentialRunMax = time.Minute
 
 // GetCredentials executes a plugin with a request on its standard input, in the environment of the

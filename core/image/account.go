@@ -76,9 +76,9 @@ func (i *Image) isAccountOutdated(since time.Time) bool {
 }
 
 // knowsRoundAccount reports whether the service account is known for the round that finds the
-// credentials of an attempt. It is read for each attempt, as by the kubelet, and again for pods that
-// join it: another one may have its name by now, and no pod of that may use what the token of the
-// one before has brought. The attempt then starts again.
+// credentials of an attempt. It is read for each attempt, as by the kubelet, and again for pods
+// that join it: another one may have its name by now, and no pod of that may use what the token of
+// the one before has brought. The attempt then starts again.
 func (s *Store) knowsRoundAccount(i *Image, effects *op.Effects) bool {
 	if i.Account == nil {
 		return true

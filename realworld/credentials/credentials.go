@@ -69,8 +69,8 @@ func carryOut(ctx context.Context, request any) (any, *world.Error) {
 	return body, nil
 }
 
-// execute executes a plugin, for a while at most. Its environment is the agent's with the variables of the request, as
-// the kubelet's plugins expect.
+// execute executes a plugin, for a while at most. Its environment is the agent's with the variables
+// of the request, as the kubelet's plugins expect.
 func execute(ctx context.Context, m *world.GetCredentials, most time.Duration) (
 	*world.CredentialsGot, error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
