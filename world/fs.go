@@ -389,6 +389,9 @@ type FileChanged struct {
 // MeasureTrees measures several trees, each as MeasureTree does. It completes with TreesMeasured.
 type MeasureTrees struct {
 	Paths []string `json:"paths"`
+	// Owners are whose each tree is; absent: all are of one. The time is shared by owners first: trees
+	// of one that take long take nothing from those of another.
+	Owners []string `json:"owners,omitempty"`
 }
 
 // TreesMeasured is the completion of MeasureTrees, in the order of the paths. A tree that does not

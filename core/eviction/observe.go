@@ -366,6 +366,7 @@ func (a *Attempt) measureTrees(env *Env) {
 	for _, c := range env.Candidates(true) {
 		a.Measured = append(a.Measured, c.UID)
 		request.Paths = append(request.Paths, c.LogDir, c.Dir)
+		request.Owners = append(request.Owners, c.Pod.Namespace, c.Pod.Namespace)
 	}
 	a.Op = env.Effects.Issue(Owner, "", treesTimeout, request)
 }

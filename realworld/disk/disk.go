@@ -95,7 +95,7 @@ func query(ctx context.Context, request any) (any, error) {
 	case *world.MeasureTree:
 		return measureTree(ctx, m.Path)
 	case *world.MeasureTrees:
-		return measureTrees(ctx, m.Paths), nil
+		return measureTrees(ctx, m), nil
 	case *world.MeasureFilesystem:
 		return measureFilesystem(m.Path)
 	case *world.ListMounts:

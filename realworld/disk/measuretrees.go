@@ -19,7 +19,7 @@ const answerMargin = 2 * time.Second
 
 // measureTrees measures trees, until shortly before the deadline. Those of pods have the mount
 // points of their volumes, of which the server may be gone: they are known from the mount table.
-func measureTrees(ctx context.Context, paths []string) *world.TreesMeasured {
+func measureTrees(ctx context.Context, request *world.MeasureTrees) *world.TreesMeasured {
 	deadline, has := ctx.Deadline()
 	if !has {
 		deadline = time.Now().Add(measureTimeMax)
@@ -29,7 +29,7 @@ func measureTrees(ctx context.Context, paths []string) *world.TreesMeasured {
 	if err != nil {
 		table = nil // the walks notice mounts when they get there
 	}
-	return &world.TreesMeasured{Trees: shareTime(paths,
+	return &world.TreesMeasured{Trees: shareTime(request,
 		func() time.Duration { return time.Until(deadline) },
 		func(path string, most time.Duration) world.TreeMeasured {
 			return measurePart(ctx, path, table, most)
@@ -53,29 +53,53 @@ func (w *walker) skipMounts(root string, table []*mountinfo.Info) {
 	}
 }
 
-// shareTime measures trees one after the other in the time that is left. Each has an equal part of
-// half of that, and those for which it was not enough have a part of the rest: one large tree takes
-// nothing from the others. A tree that was not finished is measured again from its beginning. What
-// could not be finished says so, with what was found.
-func shareTime(paths []string, left func() time.Duration,
+// shareTime measures trees one after the other in the time that is left. Each owner has an equal
+// part of half of that, and of this each of its trees; those for which it was not enough share the
+// rest in the same way: one large tree takes nothing from the others. A tree that was not finished
+// is measured again from its beginning. What could not be finished says so, with what was found.
+func shareTime(request *world.MeasureTrees, left func() time.Duration,
 	measure func(path string, most time.Duration) world.TreeMeasured) []world.TreeMeasured {
-	trees := make([]world.TreeMeasured, len(paths))
-	waiting := make([]int, len(paths)) // the indexes of those to measure
-	for i := range paths {
-		waiting[i] = i
-	}
+	trees := make([]world.TreeMeasured, len(request.Paths))
+	waiting := byOwner(request)
 	for _, rounds := range []time.Duration{2, 1} {
-		var unfinished []int
+		var unfinished [][]int
 		rest := left() - left()/rounds // for the next round
-		for n, i := range waiting {
-			part := (left() - rest) / time.Duration(len(waiting)-n)
-			if trees[i] = measure(paths[i], part); trees[i].Unfinished {
-				unfinished = append(unfinished, i)
+		for n, own := range waiting {
+			after := left() - (left()-rest)/time.Duration(len(waiting)-n) // what is left for others
+			var again []int
+			for k, i := range own {
+				part := (left() - after) / time.Duration(len(own)-k)
+				if trees[i] = measure(request.Paths[i], part); trees[i].Unfinished {
+					again = append(again, i)
+				}
+			}
+			if again != nil {
+				unfinished = append(unfinished, again)
 			}
 		}
 		waiting = unfinished
 	}
 	return trees
+}
+
+// byOwner returns the indexes of the trees of each owner.
+func byOwner(request *world.MeasureTrees) [][]int {
+	var all [][]int
+	positions := map[string]int{}
+	for i := range request.Paths {
+		owner := ""
+		if i < len(request.Owners) {
+			owner = request.Owners[i]
+		}
+		at, known := positions[owner]
+		if !known {
+			at = len(all)
+			positions[owner] = at
+			all = append(all, nil)
+		}
+		all[at] = append(all[at], i)
+	}
+	return all
 }
 
 // measurePart measures a tree for a while. One that does not exist is empty. One that cannot be

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,7 +19,7 @@ func TestTimeIsSharedByTrees(t *testing.T) {
 		"b": second, "endless too": time.Hour}
 	left, spent := 28*second, map[string]time.Duration{}
 	paths := []string{"endless", "a", "slow", "b", "endless too"}
-	trees := shareTime(paths, func() time.Duration { return left },
+	trees := shareTime(&world.MeasureTrees{Paths: paths}, func() time.Duration { return left },
 		func(path string, most time.Duration) world.TreeMeasured {
 			took := min(most, needs[path])
 			left, spent[path] = left-took, spent[path]+took
@@ -43,7 +44,7 @@ func TestTreesUntilTheDeadline(t *testing.T) {
 	trees := func(left time.Duration) []world.TreeMeasured {
 		ctx, cancel := context.WithTimeout(t.Context(), answerMargin+left)
 		defer cancel()
-		return measureTrees(ctx, []string{dir, dir + "/none"}).Trees
+		return measureTrees(ctx, &world.MeasureTrees{Paths: []string{dir, dir + "/none"}}).Trees
 	}
 	if got := trees(time.Minute); got[0].Inodes != 2 || got[0].Bytes < 8192 || got[0].Unfinished ||
 		got[1] != (world.TreeMeasured{}) {
@@ -58,7 +59,7 @@ func TestTreesUntilTheDeadline(t *testing.T) {
 func TestRestOfTheTimeIsUsed(t *testing.T) {
 	left, needs := 14*time.Second, map[string]time.Duration{"slow": 4 * time.Second}
 	paths := []string{"slow", "a", "b", "c", "d", "e", "f", "g", "h", "i"}
-	trees := shareTime(paths, func() time.Duration { return left },
+	trees := shareTime(&world.MeasureTrees{Paths: paths}, func() time.Duration { return left },
 		func(path string, most time.Duration) world.TreeMeasured {
 			took := min(most, needs[path])
 			left -= took
@@ -66,5 +67,26 @@ func TestRestOfTheTimeIsUsed(t *testing.T) {
 		})
 	if trees[0].Unfinished {
 		t.Errorf("%v are left, and a tree is unfinished", left)
+	}
+}
+
+// However many trees of one owner cannot be finished, those of another one are.
+func TestTimeIsSharedByOwners(t *testing.T) {
+	request, needs := &world.MeasureTrees{}, map[string]time.Duration{"own": 3 * time.Second}
+	for i := range 50 {
+		path := fmt.Sprint("endless", i)
+		request.Paths, request.Owners = append(request.Paths, path), append(request.Owners, "greedy")
+		needs[path] = time.Hour
+	}
+	request.Paths, request.Owners = append(request.Paths, "own"), append(request.Owners, "other")
+	left := 13 * time.Second
+	trees := shareTime(request, func() time.Duration { return left },
+		func(path string, most time.Duration) world.TreeMeasured {
+			took := min(most, needs[path])
+			left -= took
+			return world.TreeMeasured{Unfinished: took < needs[path]}
+		})
+	if trees[50].Unfinished || !trees[0].Unfinished || left < 0 {
+		t.Errorf("the tree of another owner: %+v; %v are left", trees[50], left)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"seedlet.dev/world"
 )
 
 // largeFile is what a tenant has beside the directories that it removes.
@@ -84,7 +86,7 @@ func TestTreeOfRemovedDirectoriesCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		deadline, stop := context.WithTimeout(t.Context(), time.Minute)
-		tree := measureTrees(deadline, []string{root}).Trees[0]
+		tree := measureTrees(deadline, &world.MeasureTrees{Paths: []string{root}}).Trees[0]
 		if stop(); tree.Bytes == 0 && !tree.Unfinished {
 			t.Fatalf("the tree counts as %+v", tree)
 		}
