@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/runtime"
+	"seedlet.dev/world"
 )
 
 // pressureSignals are the signals that the agent observes.
@@ -121,6 +122,14 @@ func (r *run) usedFilesystems(n *plan.Node) []disk.Filesystem {
 		all[1].Extra = func() (bytes, inodes int64) { return r.runtime.ImageUsage() }
 	}
 	return all
+}
+
+// filesystem returns the state of the file system that signals are about.
+func (r *run) filesystem(source string) world.FilesystemMeasured {
+	if source == "imagefs" {
+		return r.disk.Filesystem(runtime.ImageDirectory)
+	}
+	return r.disk.Filesystem(plan.RootDir)
 }
 
 // machineFiles returns the files that are on the machine from the start.
