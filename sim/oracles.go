@@ -54,7 +54,7 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			at, isMounted := r.disk.MountedAt(path)
 			return at.Source, isMounted
 		},
-		Filesystem: func() world.FilesystemMeasured { return r.disk.Filesystem(plan.RootDir) },
+		Filesystem: r.filesystem,
 		DNS: oracle.DNS{Servers: kubelet.ClusterDNS, Domain: kubelet.ClusterDomain,
 			Resolv: host.ResolvConf},
 		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),

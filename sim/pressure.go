@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/sim/oracle"
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/runtime"
+	"seedlet.dev/world"
 )
 
 // pressureSignals are the signals that the agent observes.
@@ -122,6 +123,27 @@ func (r *run) usedFilesystems(n *plan.Node) []disk.Filesystem {
 	}
 	return all
 }
+
+// filesystem returns the state of the file system that signals are about.
+func (r *run) filesystem(source string) world.FilesystemMeasured {
+	if source == "imagefs" {
+		return r.disk.Filesystem(runtime.ImageDirectory)
+	}
+	return r.disk.Filesystem(plan.RootDir)
+}
+
+// room returns how many bytes the file system of a directory has left for the runtime.
+func (r *run) room(dir string) int64 {
+	bytes, inodes := r.disk.Room(dir)
+	if inodes == 0 {
+		return 0
+	}
+	return bytes
+}
+
+// noteFull is called when a file system has no space left for a write: the agent's calls that write
+// may have failed.
+func (r *run) noteFull() { r.excuses.DiskFull(r.agenda.Now()) }
 
 // machineFiles returns the files that are on the machine from the start.
 func machineFiles(n *plan.Node) map[string]string {

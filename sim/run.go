@@ -245,6 +245,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
 		Files: machineFiles(node), Filesystems: r.usedFilesystems(node),
+		Fills: node.DisksFill, NoteFull: r.noteFull,
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,
@@ -253,6 +254,8 @@ func (r *run) connectPorts(images imageRegistry) {
 		Images:        images.imageFor,
 		OpenFile:      func(path string) runtime.File { return r.disk.Open(path) },
 		GrowTree:      r.disk.GrowTree,
+		Room:          r.room,
+		NoteFull:      r.noteFull,
 		Exists:        r.disk.Exists,
 		NodeAddresses: []string{plan.NodeIP, "127.0.0.1", "localhost"},
 

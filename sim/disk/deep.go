@@ -19,7 +19,7 @@ const (
 )
 
 // GrowTree makes a directory the top of a deep tree with a number of names, each of an empty file
-// of its own or all of one. The tree itself is not stored.
+// of its own, limited by the free inodes, or all of one. The tree itself is not stored.
 func (d *Disk) GrowTree(p string, names int64, ownFiles bool) {
 	if d.nodeAt(p) == nil {
 		d.CreateSpecial(p, world.PathDirectory)
@@ -27,6 +27,9 @@ func (d *Disk) GrowTree(p string, names int64, ownFiles bool) {
 	n := d.nodeAt(p)
 	if n == nil || !n.isDir() {
 		panic("disk: " + p + " is no directory")
+	}
+	if _, inodes := d.Room(p); ownFiles && names > n.names {
+		names = min(names, n.names+inodes)
 	}
 	to := n.content
 	to.modTime, to.names, to.ownFiles = d.now(), names, ownFiles

@@ -37,6 +37,10 @@ type Options struct {
 	// Filesystems are the file systems of the disk. That of the root may be left out: it is then as
 	// RootFilesystem.
 	Filesystems []Filesystem
+	// Fills has writes fail while a file system has no space or inodes left, beside those that
+	// SetFull has fail. NoteFull is called when one does.
+	Fills    bool
+	NoteFull func()
 }
 
 // Disk is a simulated file system. It is for use by one goroutine.

@@ -53,13 +53,16 @@ func (f *File) Write(data []byte) {
 	f.disk.setContent(f.node, to)
 }
 
-// Resize sets the size of the file, limited by the free space if it is in a tmpfs. The content is
-// zeros.
+// Resize sets the size of the file, limited by the free space. The content is zeros.
 func (f *File) Resize(size int64) {
 	n := f.node
-	if free, bounded := f.disk.freeMemory(f.path); bounded {
-		allocated := (n.size + blockSize - 1) / blockSize * blockSize
-		size = min(size, free+allocated)
+	free, isMemory := f.disk.freeMemory(f.path)
+	if !isMemory {
+		free, _ = f.disk.Room(f.path)
+	}
+	allocated := (n.size + blockSize - 1) / blockSize * blockSize
+	if size > n.size && size-allocated > free {
+		size = free + allocated
 	}
 	to := n.content
 	to.modTime, to.data, to.size = f.disk.now(), nil, size

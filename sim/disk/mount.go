@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -136,18 +137,47 @@ func (d *Disk) lacksSpace(p string, bytes int64) bool {
 			return m.bytesMax > 0 && m.root.usedBytes()+bytes > m.bytesMax
 		}
 		if within(path.Clean(p), m.path) {
-			return d.full && !m.isApart
+			break
 		}
 	}
-	return d.full
+	room, inodes := d.Room(p)
+	if max(bytes, 1) <= room && inodes > 0 {
+		return d.full && !d.isApart(p)
+	}
+	if d.opts.NoteFull != nil {
+		d.opts.NoteFull()
+	}
+	return true
 }
 
-// freeMemory returns the free space of the tmpfs that a path is in. It returns false if the tmpfs
-// is unlimited or the path is on the disk.
-func (d *Disk) freeMemory(p string) (bytes int64, bounded bool) {
+// isApart reports whether a path is in a file system of another process.
+func (d *Disk) isApart(p string) bool {
 	for _, m := range slices.Backward(d.mounts) {
-		if within(p, m.path) {
-			return m.bytesMax - m.root.usedBytes(), m.bytesMax > 0
+		if within(path.Clean(p), m.path) {
+			return m.isApart
+		}
+	}
+	return false
+}
+
+// Room returns how many bytes and files can still be written at a path on the disk.
+func (d *Disk) Room(p string) (bytes, inodes int64) {
+	if !d.opts.Fills || d.isApart(p) {
+		return math.MaxInt64, math.MaxInt64
+	}
+	fs := d.Filesystem(p)
+	return fs.AvailableBytes / blockSize * blockSize, fs.InodesFree
+}
+
+// freeMemory returns the free space of the tmpfs that a path is in, and false if it is in none.
+func (d *Disk) freeMemory(p string) (bytes int64, isMemory bool) {
+	for _, m := range slices.Backward(d.mounts) {
+		switch {
+		case !within(p, m.path):
+		case m.bytesMax > 0:
+			return m.bytesMax - m.root.usedBytes(), true
+		default:
+			return math.MaxInt64, m.isMemory
 		}
 	}
 	return 0, false

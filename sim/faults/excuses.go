@@ -14,6 +14,7 @@ type Excuses struct {
 	injector    *Injector
 	runtimeDown []interval // the runtime's process is down
 	pageBroken  []interval // the manifest URL serves no pod list, or was not fetched again yet
+	diskFull    []interval // calls have failed as a file system had no space left
 }
 
 // interval is a period in which a fault may affect calls.
@@ -35,6 +36,16 @@ func NewExcuses(f *Injector) *Excuses { return &Excuses{injector: f} }
 // RuntimeRestarted records that the runtime's process is down for a while, from now on.
 func (e *Excuses) RuntimeRestarted(now time.Time, down time.Duration) {
 	e.runtimeDown = append(e.runtimeDown, interval{now, now.Add(down)})
+}
+
+// DiskFull records that a write has failed now as a file system has no space left.
+func (e *Excuses) DiskFull(now time.Time) {
+	until := now.Add(latencyMost)
+	if last := len(e.diskFull) - 1; last >= 0 && !e.diskFull[last].to.Before(now) {
+		e.diskFull[last].to = until
+		return
+	}
+	e.diskFull = append(e.diskFull, interval{now, until})
 }
 
 // PageBroken records that the manifest URL serves no list of pods from now on.
@@ -88,6 +99,11 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 			return true
 		}
 	}
+	for _, i := range e.diskFull {
+		if i.overlaps(from, to) && (call == "PullImage" || slices.Contains(diskFullCalls, call)) {
+			return true
+		}
+	}
 	return call == "FetchManifest" && slices.ContainsFunc(e.pageBroken, func(i interval) bool {
 		return i.overlaps(from, to)
 	})
@@ -97,7 +113,7 @@ func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 // time on; the happening that opens it may be carried out some milliseconds later, if actors have
 // priorities.
 func (e *Excuses) HasWindow(now time.Time) bool {
-	return slices.ContainsFunc(e.injector.windows, func(w window) bool {
+	return len(e.diskFull) > 0 || slices.ContainsFunc(e.injector.windows, func(w window) bool {
 		return !w.from.IsZero() && !w.from.After(now)
 	})
 }
@@ -121,7 +137,7 @@ func (e *Excuses) LastFault(now time.Time) time.Time {
 	for _, i := range e.runtimeDown {
 		look(i)
 	}
-	for _, i := range e.pageBroken {
+	for _, i := range slices.Concat(e.pageBroken, e.diskFull) {
 		look(i)
 	}
 	return last
@@ -134,7 +150,8 @@ func (i interval) overlaps(from, to time.Time) bool {
 }
 
 // diskFullCalls are the calls that fail when the disk is full.
-var diskFullCalls = []string{"MakeDir", "WriteFile"}
+var diskFullCalls = []string{"MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Compress",
+	"MountMemory", "BindSubPath", "BindMount"}
 
 // isOfRuntime reports whether a call goes to the runtime, or comes from it: those alone have the
 // CRI's messages as their requests.

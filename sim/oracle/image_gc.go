@@ -30,6 +30,8 @@ type imageGC struct {
 	// that a round has failed.
 	freeFailedAt, gcFailedAt time.Time
 	freeFailures             int
+	// reclaimedAt is when an image was last removed before an eviction.
+	reclaimedAt time.Time
 }
 
 // ImageGC is how the agent has to collect images.
@@ -47,15 +49,19 @@ const (
 	imageGCPeriod = 5 * time.Minute
 	// imageGCBound is how long a round may take, besides its period.
 	imageGCBound = 2 * time.Minute
+	// imageReclaimBound is how long after an observation that leads to an eviction, or after another
+	// image, an image may be removed for it: containers go before, and each removal may take the two
+	// minutes of its call.
+	imageReclaimBound = 3 * time.Minute
 )
 
 func (*imageGC) describe() Entry {
 	return Entry{"image-gc", "No image is removed that a container uses or that is pinned, none " +
 		"that a pod that is served names, none before its minimum age, and none before its maximum age " +
-		"while the images take less than the low threshold. An unused image is removed after its " +
-		"maximum age, also if a pod used it before; if the images take more than the high threshold " +
-		"for long, some unused one is, or an event says that too little can be removed. The second " +
-		"such round in a row has an event of its own."}
+		"while the images take less than the low threshold, but for an eviction. An unused image is " +
+		"removed after its maximum age, also if a pod used it before; if the images take more than the " +
+		"high threshold for long, some unused one is, or an event says that too little can be removed. " +
+		"The second such round in a row has an event of its own."}
 }
 
 func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
@@ -184,6 +190,11 @@ func (o *imageGC) findEarlyRemoval(m *model, f *truth.Fact) *finding {
 			f.Image, age.Round(time.Second), gc.AgeMin)
 	}
 	if gc.Filesystem == nil || !m.opts.ImagesApart {
+		return nil
+	}
+	asked := later(m.pressure.lastStarved(m.hasImages), o.reclaimedAt)
+	if f.Time.Sub(asked) <= imageReclaimBound {
+		o.reclaimedAt = f.Time
 		return nil
 	}
 	used, capacity := gc.Filesystem()

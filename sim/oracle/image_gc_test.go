@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // imageDisk has the images take a share of their file system, of 1000 bytes.
@@ -81,6 +83,51 @@ func TestImagesThatAreRemoved(t *testing.T) {
 			s.beginImages(70, 5)
 			s.model.opts.ImagesApart = false // an eviction has asked for it
 			s.removeImage("old:1")
+		}},
+	})
+}
+
+// measureDisk has the agent observe a file system, with so much of 1000 bytes available.
+func (s *script) measureDisk(source string, available int64) {
+	dir := path.Dir(s.model.opts.PodsDir)
+	if source == fromImagefs {
+		dir = "/images"
+	}
+	id := world.OpID(1000 + len(source))
+	s.CallIssued(s.now, &world.Effect{Op: id, Body: &world.MeasureFilesystem{Path: dir},
+		Deadline: s.now.Add(observationTimeout)})
+	s.answer(id, &world.FilesystemMeasured{CapacityBytes: 1000, AvailableBytes: available})
+}
+
+// setDisks sets thresholds for two file systems, of which one has the images and writable layers.
+func (s *script) setDisks() {
+	o := &s.model.opts
+	o.ImagesApart, o.LayersApart = true, true
+	o.Pressure = Pressure{Transition: time.Minute, Thresholds: []PressureThreshold{
+		{Signal: "imagefs.available", Amount: 200}, {Signal: "nodefs.available", Amount: 200}}}
+	s.model.pressure = newPressureModel(&o.Pressure)
+}
+
+// An eviction has all unused images removed from its file system, however much that has.
+func TestImagesThatAreRemovedForAnEviction(t *testing.T) {
+	after := func(source string, available int64, seconds float64) func(*script) {
+		return func(s *script) {
+			s.setDisks()
+			s.beginImages(70, 5)
+			s.measureDisk(source, available)
+			s.wait(seconds)
+			s.removeImage("old:1")
+		}
+	}
+	runCases(t, []testCase{
+		{"its file system is full", "", after(fromImagefs, 100, 60)},
+		{"its file system was full", "image-gc", after(fromImagefs, 100, 600)},
+		{"the other file system is full", "image-gc", after(fromNodefs, 100, 60)},
+		{"no file system is full", "image-gc", after(fromImagefs, 300, 60)},
+		{"one after the other, slowly", "", func(s *script) {
+			after(fromImagefs, 100, 120)(s)
+			s.wait(120)
+			s.removeImage("old:2")
 		}},
 	})
 }

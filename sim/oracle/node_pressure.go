@@ -132,9 +132,10 @@ func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 	for _, source := range sources {
 		s := n.samples[source]
 		if problem = n.findUsedSample(p, s, now); problem == nil {
-			problem = n.findBetterVictim(m, p, resource, later(s.starvedSince, now.Add(-usageAgeMax)))
+			kind := lack{resource, source}
+			problem = n.findBetterVictim(m, p, kind, later(s.starvedSince, now.Add(-usageAgeMax)))
 			if problem != nil && n.usageTries >= usageTriesMax { // nothing may be known of the last try
-				problem = n.findBetterVictim(m, p, resource, s.answeredAt)
+				problem = n.findBetterVictim(m, p, kind, s.answeredAt)
 			}
 		}
 		if problem == nil { // this one may have been the reason
@@ -197,29 +198,32 @@ func (p *pod) hasVolumeBytes() bool {
 		p.model.opts.DiskUsage(p.model.opts.PodsDir+"/"+p.uid+"/volumes") > 0
 }
 
+// lack is what the node has too little of: a resource, and what observes it.
+type lack struct{ resource, source string }
+
 // findBetterVictim returns which pod had to be evicted before another one.
-func (n *pressureModel) findBetterVictim(m *model, p *pod, resource string,
+func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 	answeredAt time.Time) *finding {
 	if len(p.specs) != 1 {
 		return nil
 	}
 	usage := n.usage.since(answeredAt)
-	if resource == resourceStorage || resource == resourceInodes {
-		usage = n.trees.since(answeredAt).withLayers(usage)
+	if of.resource == resourceStorage || of.resource == resourceInodes {
+		usage = n.trees.since(answeredAt).withLayers(usage).on(m, of.source)
 	}
 	if (usage == nil || usage.stale) && n.usageTries < usageTriesMax {
 		return findingf("pod %s is evicted, but since the observation at %s the agent has not "+
 			"measured the pods, for which it has asked %d times", p,
 			answeredAt.Format(time.TimeOnly), n.usageTries)
 	}
-	its := rankOf(p, usage, resource)
+	its := rankOf(p, usage, of.resource)
 	for _, q := range m.podsInOrder {
 		if q == p || !n.isCertainCandidate(m, q) {
 			continue
 		}
-		if mine := rankOf(q, usage, resource); mine.isBefore(its) {
-			return findingf("pod %s is evicted for %s with rank %+v, but %s comes before it with %+v", p,
-				resource, its, q, mine)
+		if mine := rankOf(q, usage, of.resource); mine.isBefore(its) {
+			return findingf("pod %s is evicted for %s of %s with rank %+v, but %s comes before it with %+v",
+				p, of.resource, of.source, its, q, mine)
 		}
 	}
 	return nil
@@ -336,11 +340,12 @@ func (n *pressureModel) lastMetOf(m *model, c v1.NodeConditionType, now time.Tim
 }
 
 func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
-	usage, filesystem := m.opts.NodeUsage(), m.opts.Filesystem()
+	usage := m.opts.NodeUsage()
 	for i := range m.opts.Pressure.Thresholds {
 		t := &m.opts.Pressure.Thresholds[i]
 		var observed any = &usage
 		if t.source() != fromNode {
+			filesystem := m.opts.Filesystem(t.source())
 			observed = &filesystem
 		}
 		available, isKnown := availableOf(t.Signal, observed, m.opts.Pressure.PodsMemoryMax)

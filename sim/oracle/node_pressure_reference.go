@@ -129,6 +129,9 @@ type pressureModel struct {
 	victimHoldsDisk               bool      // it was evicted for a file system
 	victimEndedAt, victimDeadline time.Time
 	starvedSince                  []time.Time // in truth, of each hard threshold
+	// starvedAt is when an observation of a source last met a threshold for its grace period, also one
+	// of an earlier agent.
+	starvedAt map[string]time.Time
 }
 
 type askedUsage struct {
@@ -175,11 +178,60 @@ func (u *usageSample) withLayers(layers *usageSample) *usageSample {
 	}
 	sum := &usageSample{askedAt: u.askedAt, stale: layers.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range sum.pods { //ordered: each alone
-		p.diskBytes += layers.pods[uid].layerBytes
-		p.inodes += layers.pods[uid].layerInodes
+		p.layerBytes, p.layerInodes = layers.pods[uid].layerBytes, layers.pods[uid].layerInodes
 		sum.pods[uid] = p
 	}
 	return sum
+}
+
+// on returns what the pods use of the file system that a source observes: their logs, directories
+// and writable layers, as far as these are on it.
+func (u *usageSample) on(m *model, source string) *usageSample {
+	if u == nil {
+		return nil
+	}
+	its := &usageSample{askedAt: u.askedAt, stale: u.stale, pods: maps.Clone(u.pods)}
+	for uid, p := range its.pods { //ordered: each alone
+		if !m.hasPodFiles(source) {
+			p.diskBytes, p.inodes = 0, 0
+		}
+		if m.hasLayers(source) {
+			p.diskBytes, p.inodes = p.diskBytes+p.layerBytes, p.inodes+p.layerInodes
+		}
+		its.pods[uid] = p
+	}
+	return its
+}
+
+// hasPodFiles reports whether the directories and logs of pods are on the file system that a source
+// observes.
+func (m *model) hasPodFiles(source string) bool {
+	return source == fromNodefs || source == fromImagefs && !m.opts.ImagesApart
+}
+
+// hasLayers reports whether the writable layers are on the file system that a source observes.
+func (m *model) hasLayers(source string) bool {
+	if m.opts.LayersApart {
+		return source == fromImagefs
+	}
+	return m.hasPodFiles(source)
+}
+
+// hasImages reports whether the images are on the file system that a source observes.
+func (m *model) hasImages(source string) bool {
+	return source == fromImagefs || source == fromNodefs && !m.opts.ImagesApart
+}
+
+// lastStarved returns when a threshold of a file system with certain content was last met for its
+// grace period; zero: never.
+func (n *pressureModel) lastStarved(has func(source string) bool) time.Time {
+	var last time.Time
+	for source, at := range n.starvedAt { //ordered: the latest
+		if has(source) {
+			last = later(last, at)
+		}
+	}
+	return last
 }
 
 type thresholdState struct {
@@ -193,7 +245,8 @@ func newPressureModel(settings *Pressure) pressureModel {
 	n := pressureModel{lastMet: map[v1.NodeConditionType]time.Time{},
 		stored:       map[v1.NodeConditionType]bool{},
 		trueSince:    map[v1.NodeConditionType]time.Time{},
-		starvedSince: make([]time.Time, len(settings.Thresholds))}
+		starvedSince: make([]time.Time, len(settings.Thresholds)),
+		starvedAt:    map[string]time.Time{}}
 	n.restart(len(settings.Thresholds))
 	return n
 }
@@ -390,6 +443,9 @@ func (n *pressureModel) addSample(now time.Time, asked *askedUsage) {
 	s.starved = slices.ContainsFunc(n.states, func(t thresholdState) bool {
 		return t.starved && t.source == asked.source
 	})
+	if s.starved {
+		n.starvedAt[asked.source] = now
+	}
 	if before != nil && before.starved && !before.used && !before.askedAt.Before(n.victimEndedAt) {
 		s.starvedSince = before.starvedSince
 	}

@@ -25,7 +25,7 @@ func (s *script) evictForSoft() run {
 			{Signal: "memory.available", Amount: 200, Grace: 5 * time.Second}}}
 	s.model.pressure = newPressureModel(&o.Pressure)
 	o.NodeUsage = func() world.NodeMeasured { return world.NodeMeasured{} }
-	o.Filesystem = func() world.FilesystemMeasured { return world.FilesystemMeasured{} }
+	o.Filesystem = func(string) world.FilesystemMeasured { return world.FilesystemMeasured{} }
 	p := spec("u1", always, "app")
 	grace := int64(300)
 	p.Spec.TerminationGracePeriodSeconds = &grace

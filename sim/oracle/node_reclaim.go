@@ -1,9 +1,8 @@
 package oracle
 
 import (
+	"slices"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/sim/truth"
 )
@@ -15,10 +14,10 @@ type reclaim struct {
 }
 
 func (*reclaim) describe() Entry {
-	return Entry{"reclaim", "Before a pod is evicted for a file system with images, the containers " +
-		"of the pods of the API server that have ended are removed, and then the unused images; " +
-		"otherwise the newest run of a container stays as long as its pod is desired, unless the pod " +
-		"was evicted or preempted."}
+	return Entry{"reclaim", "Before a pod is evicted for a file system, the containers of the pods " +
+		"of the API server that have ended are removed, if their writable layers are on it, and then " +
+		"the unused images, if these are; otherwise the newest run of a container stays as long as its " +
+		"pod is desired, unless the pod was evicted or preempted."}
 }
 
 const (
@@ -45,7 +44,7 @@ func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
 	case truth.ContainerRemoved:
 		return o.findNeedlessRemoval(m, f)
 	case truth.EventRecorded:
-		if f.Reason == reasonEvicted && isForDisk(f.Message) && !m.opts.LayersApart &&
+		if f.Reason == reasonEvicted && isForDisk(f.Message) &&
 			!m.anyFaultPossible(f.Time.Add(-reclaimBound), f.Time, reclaimCalls...) {
 			return o.findUnreclaimed(m, f)
 		}
@@ -69,8 +68,7 @@ func (o *reclaim) findNeedlessRemoval(m *model, f *truth.Fact) *finding {
 		}
 		return findingf("%s was removed, whose static pod has ended but is still desired", c)
 	}
-	if c.pod.terminalAt.IsZero() ||
-		f.Time.Sub(m.pressure.lastMet[v1.NodeDiskPressure]) <= reclaimBound {
+	if c.pod.terminalAt.IsZero() || f.Time.Sub(m.pressure.lastStarved(m.hasLayers)) <= reclaimBound {
 		return nil
 	}
 	object := c.pod.object()
@@ -78,11 +76,37 @@ func (o *reclaim) findNeedlessRemoval(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	return findingf("%s was removed, whose pod has ended but is still desired, although no threshold "+
-		"of a file system was met", c)
+		"of the file system of writable layers was met", c)
 }
 
-// findUnreclaimed returns what could have been removed before an eviction.
+// findUnreclaimed returns what could have been removed before an eviction, from each file system
+// that may have been the reason.
 func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
+	resource, _ := lowResource(f.Message)
+	sources := m.pressure.starvedSources(resource)
+	lacks := func(has func(source string) bool) bool {
+		return len(sources) > 0 &&
+			!slices.ContainsFunc(sources, func(source string) bool { return !has(source) })
+	}
+	if lacks(m.hasLayers) {
+		if problem := o.findLeftContainer(m, f); problem != nil {
+			return problem
+		}
+	}
+	if !lacks(m.hasImages) || f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
+		return nil
+	}
+	for _, image := range m.opts.UnusedImages {
+		if !o.removed[image] {
+			return findingf("pod %s is evicted for a file system, but image %s, which no pod uses, is left",
+				m.pods[f.PodUID], image)
+		}
+	}
+	return nil
+}
+
+// findLeftContainer returns which container could have been removed before an eviction.
+func (o *reclaim) findLeftContainer(m *model, f *truth.Fact) *finding {
 	for _, p := range m.podsInOrder {
 		if p.static || p.terminalAt.IsZero() || p.externalPhase != "" || p.liveContainers > 0 ||
 			len(p.specs) != 1 || f.Time.Sub(later(p.terminalAt, m.agentStartedAt)) <= reclaimBound {
@@ -93,15 +117,6 @@ func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
 				return findingf("pod %s is evicted for a file system, but %s is left, whose pod has ended "+
 					"%v ago", m.pods[f.PodUID], c, f.Time.Sub(p.terminalAt).Round(time.Second))
 			}
-		}
-	}
-	if m.opts.ImagesApart || f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
-		return nil
-	}
-	for _, image := range m.opts.UnusedImages {
-		if !o.removed[image] {
-			return findingf("pod %s is evicted for a file system, but image %s, which no pod uses, is left",
-				m.pods[f.PodUID], image)
 		}
 	}
 	return nil

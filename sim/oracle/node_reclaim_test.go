@@ -1,12 +1,87 @@
 package oracle
 
 import (
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/sim/truth"
 )
+
+// A file system without writable layers and images has nothing removed before an eviction.
+func TestReclaimOfTwoFilesystems(t *testing.T) {
+	// evicted has a pod evicted for a file system while that of images is or is not full as well, a
+	// minute after another pod has ended, whose container is left or was removed.
+	evicted := func(removed bool, full ...string) func(*script) {
+		return func(s *script) {
+			s.setDisks()
+			s.beginImages(70, 5)
+			s.setDesired(spec("u1", v1.RestartPolicyNever, "app"))
+			s.setDesired(spec("u2", v1.RestartPolicyAlways, "app"))
+			r := s.start(s.sandbox("u1", 0), "app", 0)
+			s.start(s.sandbox("u2", 0), "app", 0)
+			s.wait(60)
+			s.measureDisk(fromImagefs, 300)
+			r.exit(0, truth.CauseSelf)
+			s.serve("u1", v1.PodSucceeded, "app#0 completed")
+			s.model.pods["u1"].terminalAt = s.now
+			s.wait(60)
+			for _, source := range full {
+				s.measureDisk(source, 100)
+			}
+			if removed {
+				r.change(truth.ContainerRemoved, "")
+				s.removeImage("old:1")
+			}
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, PodUID: "u2",
+				Reason: reasonEvicted, Message: lowPrefix + resourceStorage + ". "})
+		}
+	}
+	for _, c := range []struct {
+		name string
+		want bool
+		do   func(*script)
+	}{
+		{"nothing was removed", true, evicted(false, fromImagefs)},
+		{"everything was removed", false, evicted(true, fromImagefs)},
+		{"nothing was removed for the other one", false, evicted(false, fromNodefs)},
+		{"nothing was removed, and both are full", false, evicted(false, fromImagefs, fromNodefs)},
+	} {
+		s := newScript()
+		c.do(s)
+		if strings.Contains(s.violated(), "reclaim") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// What a pod has on another file system does not count in its rank.
+func TestUsageOfOneFilesystem(t *testing.T) {
+	s := newScript()
+	s.setDisks()
+	all := &usageSample{pods: map[string]podUsage{"u1": {diskBytes: 7, layerBytes: 5, inodes: 3,
+		layerInodes: 2}}}
+	for _, c := range []struct {
+		name                     string
+		imagesApart, layersApart bool
+		source                   string
+		bytes, inodes            int64
+	}{
+		{"one file system", false, false, fromImagefs, 12, 5},
+		{"one file system, for the node", false, false, fromNodefs, 12, 5},
+		{"images and layers apart", true, true, fromImagefs, 5, 2},
+		{"images and layers apart, for the node", true, true, fromNodefs, 7, 3},
+		{"images apart", true, false, fromImagefs, 0, 0},
+		{"images apart, for the node", true, false, fromNodefs, 12, 5},
+	} {
+		s.model.opts.ImagesApart, s.model.opts.LayersApart = c.imagesApart, c.layersApart
+		got := all.on(s.model, c.source).pods["u1"]
+		if got.diskBytes != c.bytes || got.inodes != c.inodes {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
 
 // The containers of a static pod that has ended stay, as long as the pod is desired.
 func TestContainersOfEndedStaticPods(t *testing.T) {

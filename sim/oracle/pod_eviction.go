@@ -211,6 +211,9 @@ func (p *pod) measureEphemeral(spec *v1.Pod, now time.Time) {
 		if own == nil {
 			continue
 		}
+		if p.model.opts.LayersApart { // they do not count for a container then
+			layer, mostLayer = 0, 0
+		}
 		u := p.usageOf("container "+name, "Container "+name+" exceeded its local ephemeral storage limit")
 		u.record(now, now, logs+layer > own.Value(), mostLogs+mostLayer > own.Value())
 	}

@@ -40,7 +40,7 @@ func TestResizeAdmission(t *testing.T) {
 		}, "2", reasonResizeStarted},
 		{"while process IDs are short", "resize-admission", func(s *script) {
 			s.model.opts.NodeUsage = func() (n api.NodeMeasured) { return n }
-			s.model.opts.Filesystem = func() (f api.FilesystemMeasured) { return f }
+			s.model.opts.Filesystem = func(string) (f api.FilesystemMeasured) { return f }
 			s.model.opts.Pressure.Transition = 1 << 40
 			s.model.pressure.lastMet[v1.NodePIDPressure] = s.now
 			s.model.pressure.trueSince[v1.NodePIDPressure] = s.now

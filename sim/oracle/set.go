@@ -60,8 +60,9 @@ type Options struct {
 	// ContainerMemory returns how many bytes of memory a container uses now, by its ID. Nil: what it
 	// used at its start.
 	ContainerMemory func(id string) int64
-	// Filesystem returns the state of the file system of the agent's root directory.
-	Filesystem func() world.FilesystemMeasured
+	// Filesystem returns the state of the file system that the signals of a source are about: that of
+	// the agent's root directory ("nodefs"), or that of the images ("imagefs").
+	Filesystem func(source string) world.FilesystemMeasured
 	DNS        DNS // of the node
 
 	// FaultPossible reports whether a fault may have applied to a call of this name that was in flight

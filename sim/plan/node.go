@@ -47,8 +47,8 @@ type Node struct {
 	// long as the agent asks for.
 	InhibitDelayMax Duration `json:"inhibitDelayMax,omitempty"`
 
-	// ImageBytes is the size of the runtime's file system. Absent: 100 GiB. NodeImages are the images
-	// that it has from the start.
+	// ImageBytes is the size of the runtime's own file system. Absent: the images and writable layers
+	// are on the disk. NodeImages are the images that the runtime has from the start.
 	ImageBytes int64       `json:"imageBytes,omitempty"`
 	NodeImages []NodeImage `json:"nodeImages,omitempty"`
 	// LayersOnRoot has the writable layers on the disk, and not beside the images (KEP-4191).
@@ -56,6 +56,9 @@ type Node struct {
 	// DiskMiB and ThousandInodes are the size of the disk. Absent: 100 GiB with 6 million inodes.
 	DiskMiB        int `json:"diskMiB,omitempty"`
 	ThousandInodes int `json:"thousandInodes,omitempty"`
+	// DisksFill has writes of containers and of the agent, and pulls, fail while a file system has no
+	// space or inodes left. Absent: they succeed.
+	DisksFill bool `json:"disksFill,omitempty"`
 
 	CPUs   int                `json:"cpus,omitempty"`   // absent: 16
 	Memory *resource.Quantity `json:"memory,omitempty"` // absent: 16Gi

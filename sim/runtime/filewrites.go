@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"math"
 	"path"
 	"strings"
 	"time"
@@ -57,14 +58,25 @@ func (c *container) nodePath(p string) (hostPath string, isMount bool) {
 	return hostPath, longest != ""
 }
 
-// writeLayer sets the size of a file in the writable layer of a container, which stays until the
-// container is removed.
+// writeLayer sets the size of a file in the writable layer of a container, limited by the free
+// space. The layer stays until the container is removed.
 func (r *Runtime) writeLayer(c *container, name string, bytes int64) {
 	if c.layer == nil {
 		c.layer = map[string]int64{}
 	}
+	if before := c.layer[name]; bytes > before {
+		bytes = min(bytes, before+r.room(r.layerDirectory()))
+	}
 	c.layer[name] = bytes
 	r.recordFact(c, truth.Fact{Kind: truth.LayerResized, Bytes: c.layerBytes()})
+}
+
+// room returns how many bytes fit into the file system of a directory.
+func (r *Runtime) room(dir string) int64 {
+	if r.opts.Room == nil {
+		return math.MaxInt64 / 2
+	}
+	return r.opts.Room(dir)
 }
 
 func (c *container) layerBytes() int64 {

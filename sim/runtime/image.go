@@ -235,6 +235,12 @@ func (r *Runtime) pullImage(call *wire.Call, req *runtimeapi.PullImageRequest) {
 		if call.DrawsAbort() {
 			return
 		}
+		if !img.present && img.bytes > r.room(ImageDirectory) {
+			r.opts.NoteFull()
+			call.Fail(world.Errorf(world.KindInternal, "PullImage", "failed to pull and unpack image %q: "+
+				"no space left on device", img.ref))
+			return
+		}
 		img.present = true
 		r.opts.Truth.Add(truth.Fact{Time: r.now(), Kind: truth.ImagePulled, Image: img.ref})
 		call.Reply(&runtimeapi.PullImageResponse{ImageRef: img.id})
