@@ -224,11 +224,10 @@ func (p *Pod) applyRecord(env *Env) {
 		record := p.persistedContainer(c.ID)
 		c.PostStart.Done, c.PostStart.Skip = record.PostStarted, c.FromOtherAgent
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
-			spec := probe.SpecOf(container, kind)
-			if spec == nil {
-				continue
+			if spec := probe.SpecOf(container, kind); spec != nil {
+				delay := hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds)
+				c.prober(kind).NextAt = env.Effects.Now().Add(delay)
 			}
-			c.prober(kind).NextAt = env.Effects.Now().Add(hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds))
 		}
 		p.adoptHealth(c, record)
 	}

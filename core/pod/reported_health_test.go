@@ -27,8 +27,8 @@ func fromKubelet(id string, started, ready bool) (*Pod, v1.PodStatus) {
 
 var noRecord = world.Errorf(world.KindNotFound, "", "none")
 
-// A container of a kubelet stays as the API server has it, until its probes say something else. It is
-// reported as such at once, and is durable later.
+// A container of a kubelet stays as the API server has it, until its probes say something else.
+// This is reported at once, and is durable later.
 func TestHealthReportedByOtherAgent(t *testing.T) {
 	for _, test := range []struct {
 		name                    string
