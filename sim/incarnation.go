@@ -145,7 +145,7 @@ func (r *run) uptime() time.Duration {
 	const beforeAgent = 20 * time.Second
 	on := r.rebootedAt
 	if on.IsZero() {
-		on = plan.Start
+		on = r.plan.Beginning()
 	}
 	return r.agenda.Now().Sub(on) + beforeAgent
 }

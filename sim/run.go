@@ -173,7 +173,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{plan: spec, opts: opts, agenda: agenda.New(plan.Start, spec.Seed),
+	r := &run{plan: spec, opts: opts, agenda: agenda.New(spec.Beginning(), spec.Seed),
 		injector: faults.NewInjector(spec, plan.Start), truth: &truth.Log{},
 		marks: marks.NewWatcher(), hash: canonical.NewHash(plan.Start), startTimes: newStartTimes(),
 		fullNames: map[string]string{}}
