@@ -74,9 +74,12 @@ func decodePod(doc []byte, from location, defaultType metav1.TypeMeta) (*v1.Pod,
 	case pod.Name == "":
 		return nil, nil, field.Required(field.NewPath("metadata", "name"), "a static pod has a name")
 	}
-	warnings := clearIgnored(pod, unknown)
-	setIdentity(pod, from.origin, from.address, doc, from.node)
 	SetDefaults(pod)
+	if pod.UID == "" {
+		pod.UID = contentUID(pod, from)
+	}
+	warnings := clearIgnored(pod, unknown)
+	setIdentity(pod, from)
 	if errs := Validate(pod); len(errs) > 0 {
 		errs = errs[:min(len(errs), errorsMax)]
 		return nil, warnings, yamljson.Shorten(errs.ToAggregate())

@@ -3,6 +3,7 @@ package manifest
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
@@ -32,8 +33,8 @@ func SetDefaults(pod *v1.Pod) {
 	for i := range spec.Containers {
 		defaultContainer(&spec.Containers[i], spec.HostNetwork)
 	}
-	roundUp(spec.Overhead)
 	defaultPodResources(pod) // after those of the containers
+	roundUpAll(spec)         // after sums of them
 }
 
 func defaultContainer(c *v1.Container, hostNetwork bool) {
@@ -64,11 +65,6 @@ func defaultContainer(c *v1.Container, hostNetwork bool) {
 			}
 		}
 	}
-	if c.SecurityContext != nil {
-		setPointer(&c.SecurityContext.ProcMount, v1.DefaultProcMount)
-	}
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
 	defaultRequestsToLimits(&c.Resources)
 }
 
@@ -146,30 +142,45 @@ func defaultDownwardFiles(files []v1.DownwardAPIVolumeFile) {
 	}
 }
 
-// defaultPodResources sets the requests of a pod with pod-level limits: the sum of its containers'
-// requests, or else the limit.
+// defaultPodResources sets resources of a pod that has some for the whole pod. Its limits of huge
+// pages are the sums of its containers' limits. If it has limits, its requests are the sums of its
+// containers' requests, or else the limits.
 func defaultPodResources(pod *v1.Pod) {
 	own := pod.Spec.Resources
-	if own == nil {
+	if own == nil || len(own.Limits)+len(own.Requests) == 0 {
 		return
 	}
-	roundUp(own.Limits)
-	roundUp(own.Requests)
+	sum := podresources.AggregateContainerLimits(pod, podresources.PodResourcesOptions{})
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		_, limited := own.Limits[name]
+		_, requested := own.Requests[name]
+		if strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) && !limited && !requested {
+			setResource(&own.Limits, name, sum[name])
+		}
+	}
 	if len(own.Limits) == 0 {
 		return
 	}
-	sum := podresources.AggregateContainerRequests(pod, podresources.PodResourcesOptions{})
+	sum = podresources.AggregateContainerRequests(pod, podresources.PodResourcesOptions{})
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		_, set := own.Requests[name]
 		if !set && (name == v1.ResourceCPU || name == v1.ResourceMemory) {
 			setResource(&own.Requests, name, sum[name])
 		}
 	}
-	defaultRequestsToLimits(own)
+	for _, name := range slices.Sorted(maps.Keys(own.Limits)) {
+		_, set := own.Requests[name]
+		if !set && podresources.IsSupportedPodLevelResource(name) {
+			setResource(&own.Requests, name, own.Limits[name])
+		}
+	}
 }
 
-// defaultRequestsToLimits sets requests that are missing to the limits.
+// defaultRequestsToLimits sets requests of a container that are missing to its limits.
 func defaultRequestsToLimits(r *v1.ResourceRequirements) {
+	if r.Limits != nil && r.Requests == nil {
+		r.Requests = v1.ResourceList{} // also if there are no limits in the list, for the UID
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		if _, set := r.Requests[name]; !set {
 			setResource(&r.Requests, name, r.Limits[name])
@@ -182,6 +193,21 @@ func setResource(list *v1.ResourceList, name v1.ResourceName, amount resource.Qu
 		*list = v1.ResourceList{}
 	}
 	(*list)[name] = amount.DeepCopy()
+}
+
+// roundUpAll rounds all resources of a pod.
+func roundUpAll(spec *v1.PodSpec) {
+	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			roundUp(containers[i].Resources.Limits)
+			roundUp(containers[i].Resources.Requests)
+		}
+	}
+	roundUp(spec.Overhead)
+	if spec.Resources != nil {
+		roundUp(spec.Resources.Limits)
+		roundUp(spec.Resources.Requests)
+	}
 }
 
 // roundUp rounds quantities up to thousandths, the precision of the API.

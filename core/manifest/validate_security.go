@@ -20,9 +20,11 @@ func (v *validator) checkContainerSecurity(s *v1.SecurityContext, spec *v1.PodSp
 	if s.WindowsOptions != nil {
 		v.add(field.Forbidden(p.Child("windowsOptions"), "this is a Linux node"))
 	}
-	oneOf(v, p.Child("procMount"), *s.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
-	if *s.ProcMount == v1.UnmaskedProcMount && (spec.HostUsers == nil || *spec.HostUsers) {
-		v.invalid(p.Child("procMount"), *s.ProcMount, "needs hostUsers to be false")
+	if mount := s.ProcMount; mount != nil {
+		oneOf(v, p.Child("procMount"), *mount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+		if *mount == v1.UnmaskedProcMount && (spec.HostUsers == nil || *spec.HostUsers) {
+			v.invalid(p.Child("procMount"), *mount, "needs hostUsers to be false")
+		}
 	}
 	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
 		return
