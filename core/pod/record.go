@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
@@ -164,6 +167,7 @@ func (p *Pod) handleRecordCompletion(r op.Record, ev world.Event, env *Env) {
 		p.StartTime = earlier(p.StartTime, content.Start)
 	}
 	p.applyRecord(env)
+	p.adoptReported(env)
 }
 
 // decode parses the content of the file. Numbers that no agent writes mean that the file is
@@ -244,6 +248,61 @@ func (p *Pod) applyRecord(env *Env) {
 		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
 		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.Grace)
 	}
+}
+
+// adoptReported takes over what the API server has of a pod that another agent has run.
+func (p *Pod) adoptReported(env *Env) {
+	switch {
+	case !p.IsStatic():
+		p.AdoptHealth(&p.Spec.Status)
+	case env.MirrorStatus != nil:
+		if status := env.MirrorStatus(p.FullName()); status != nil {
+			p.AdoptHealth(status)
+		}
+	}
+}
+
+// AdoptHealth takes over which containers of another agent are started and ready by the stored
+// status: before their first probes nothing else tells (ChangeContainerStatusOnKubeletRestart of the
+// kubelet). What the record or a probe says counts more. The status is as durable as the record.
+func (p *Pod) AdoptHealth(status *v1.PodStatus) {
+	if !p.Record.Loaded {
+		return
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		container := p.specContainer(c.Name)
+		isRecorded := slices.ContainsFunc(p.Record.Containers, func(r ContainerRecord) bool {
+			return r.ID == c.ID
+		})
+		reported := statusOfRun(status, c.ID)
+		if !c.FromOtherAgent || c.State == Exited || container == nil || isRecorded || reported == nil {
+			continue
+		}
+		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness} {
+			holds := kind == probe.Readiness && reported.Ready ||
+				kind == probe.Startup && reported.Started != nil && *reported.Started
+			if holds && probe.SpecOf(container, kind) != nil && c.probeResult(kind) == probe.Unknown {
+				c.prober(kind).Result = probe.Success
+			}
+		}
+		if record := p.containerRecord(c); record != (ContainerRecord{ID: c.ID}) {
+			p.Record.Containers = append(slices.Clip(p.Record.Containers), record)
+		}
+	}
+}
+
+// statusOfRun returns the status of a run; nil if the stored status does not have it.
+func statusOfRun(stored *v1.PodStatus, id string) *v1.ContainerStatus {
+	for _, list := range [][]v1.ContainerStatus{stored.InitContainerStatuses,
+		stored.ContainerStatuses} {
+		for i := range list {
+			if _, of, _ := strings.Cut(list[i].ContainerID, "://"); of == id && id != "" {
+				return &list[i]
+			}
+		}
+	}
+	return nil
 }
 
 // hashedDelay returns a delay of less than a period that follows from the seed and the ID. The

@@ -303,4 +303,3 @@ func (k *Kubelet) tiers() []any {
 		&world.SetCgroup{Path: "kubepods/besteffort", CPUShares: 2, HugePages: pages(-1)},
 	}
 }
-

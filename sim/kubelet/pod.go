@@ -252,8 +252,7 @@ func (k *Kubelet) runStep(p *pod, s *state, c *v1.Container) *step {
 	case now != nil && k.opts.Agenda.Now().Before(p.waitsUntil(now)):
 		return nil
 	case before != nil: // one that has ended is kept
-		return &step{"remove " + before.ID, world.PortCRI,
-			&runtimeapi.RemoveContainerRequest{ContainerId: before.ID}}
+		return k.removeStep(p, before)
 	case now != nil:
 		attempt = now.Attempt + 1
 	}
@@ -276,6 +275,17 @@ func (k *Kubelet) runStep(p *pod, s *state, c *v1.Container) *step {
 	return &step{"create " + run, world.PortCRI, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: s.sandbox.ID, SandboxConfig: sandbox,
 		Config: k.containerConfig(p, c, attempt, image)}}
+}
+
+// removeStep removes a run with its log.
+func (k *Kubelet) removeStep(p *pod, c *runtime.Container) *step {
+	link := k.linkStep(p, c).body.(*world.MakeLink)
+	if w := p.once(&step{"unlinked " + c.ID, world.PortFS, &world.RemoveTree{Path: link.Path}},
+		&step{"log " + c.ID, world.PortFS, &world.RemoveTree{Path: link.Target}}); w != nil {
+		return w
+	}
+	return &step{"remove " + c.ID, world.PortCRI,
+		&runtimeapi.RemoveContainerRequest{ContainerId: c.ID}}
 }
 
 // complete records what a step has done.

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	podresources "k8s.io/component-helpers/resource"
 
 	"seedlet.dev/sim/runtime"
@@ -33,10 +33,15 @@ func (k *Kubelet) statusStep(p *pod, s *state) *step {
 		return nil
 	}
 	p.written = status
-	patch := map[string]any{"metadata": map[string]any{"uid": object.UID}, "status": status}
+	after := *object
+	after.Status = *status
+	patch, err := strategicpatch.CreateTwoWayMergePatch([]byte(encode(object)),
+		[]byte(encode(&after)), &v1.Pod{})
+	if err != nil {
+		panic("kubelet: " + err.Error())
+	}
 	return &step{"status", world.PortAPI, &world.PatchObject{Resource: world.ResourcePods,
-		Namespace: object.Namespace, Name: object.Name, Status: true,
-		Patch: json.RawMessage(encode(patch))}}
+		Namespace: object.Namespace, Name: object.Name, Status: true, Patch: patch}}
 }
 
 // status returns the status of a pod.
@@ -66,25 +71,35 @@ func (k *Kubelet) status(p *pod, s *state, object *v1.Pod) *v1.PodStatus {
 	status.Phase = k.phase(p, s, status)
 	status.AllocatedResources = podresources.PodRequests(p.object,
 		podresources.PodResourcesOptions{})
-	status.Resources = podLevelResources(p.object, status, object)
+	status.Resources = p.podLevelResources(status, object)
 	k.setConditions(p, s, status, object)
 	return status
 }
 
 // podLevelResources returns the resources of the pod as a whole: those of its cgroup, once the
-// object says that the pod runs.
-func podLevelResources(p *v1.Pod, status *v1.PodStatus, object *v1.Pod) *v1.ResourceRequirements {
-	all := &v1.ResourceRequirements{Requests: status.AllocatedResources,
-		Limits: podresources.PodLimits(p, podresources.PodResourcesOptions{})}
+// object says that the pod runs. A limit that the cgroup does not have stays as it was reported.
+func (p *pod) podLevelResources(status *v1.PodStatus, object *v1.Pod) *v1.ResourceRequirements {
+	limits := podresources.PodLimits(p.object, podresources.PodResourcesOptions{})
 	if object.Status.Phase != v1.PodRunning {
-		return all
+		return &v1.ResourceRequirements{Requests: status.AllocatedResources, Limits: limits}
 	}
-	r := podResources(p)
-	if r.CpuQuota == 0 {
-		delete(all.Limits, v1.ResourceCPU)
+	all := &v1.ResourceRequirements{Requests: v1.ResourceList{}, Limits: v1.ResourceList{}}
+	for name, amount := range status.AllocatedResources { //ordered: into a map
+		if name == v1.ResourceCPU || name == v1.ResourceMemory {
+			all.Requests[name] = amount
+		}
 	}
-	if r.MemoryLimitInBytes == 0 {
-		delete(all.Limits, v1.ResourceMemory)
+	cgroup, old := podResources(p.object), v1.ResourceList{}
+	if p.written != nil && p.written.Phase == v1.PodRunning && p.written.Resources != nil {
+		old = p.written.Resources.Limits
+	}
+	for name, isLimited := range map[v1.ResourceName]bool{v1.ResourceCPU: cgroup.CpuQuota > 0,
+		v1.ResourceMemory: cgroup.MemoryLimitInBytes > 0} { //ordered: into a map
+		if was, exists := old[name]; isLimited {
+			all.Limits[name] = limits[name]
+		} else if exists {
+			all.Limits[name] = was
+		}
 	}
 	return all
 }
@@ -113,7 +128,7 @@ func (k *Kubelet) containerStatus(p *pod, s *state, c *v1.Container) v1.Containe
 	status.ImageID = k.images[c.Image]
 	status.Resources, status.AllocatedResources = &v1.ResourceRequirements{
 		Requests: c.Resources.Requests, Limits: c.Resources.Limits}, c.Resources.Requests
-	status.User, status.StopSignal = &v1.ContainerUser{}, new(v1.SIGTERM)
+	status.StopSignal = new(v1.SIGTERM)
 	status.Ready = p.isReady(c, now)
 	if isInit(&p.object.Spec, c) && !isSidecar(c) {
 		status.Ready = hasExited(now) && now.ExitCode == 0

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,6 +37,8 @@ type nothingChanges struct {
 type takenPod struct {
 	sandbox    string          // its ready sandbox
 	containers map[string]bool // by ID
+	oldLogs    map[string]bool // the logs of the runs in old
+	old        map[string]bool // runs that have ended, and another one of their container has too
 	isRight    map[string]bool // by name of a container: its newest run need not be followed by another
 	isRestless bool            // something was to be done when the kubelet ended
 	isChanged  bool            // something but the agent has changed the pod
@@ -73,7 +76,8 @@ func (o *nothingChanges) begin(m *model, now time.Time) {
 }
 
 func (m *model) takenPod(p *pod) *takenPod {
-	t := &takenPod{containers: map[string]bool{}, isRight: map[string]bool{},
+	t := &takenPod{containers: map[string]bool{}, isRight: map[string]bool{}, old: map[string]bool{},
+		oldLogs:   map[string]bool{},
 		isChanged: p.spec == nil, cgroups: map[string]truth.Limits{}}
 	for _, s := range p.sandboxes {
 		if s.ready {
@@ -82,6 +86,10 @@ func (m *model) takenPod(p *pod) *takenPod {
 	}
 	for _, c := range p.containers {
 		t.containers[c.id] = true
+		t.old[c.id] = slices.ContainsFunc(p.containers, func(o *container) bool {
+			return o.name == c.name && o.attempt > c.attempt && o.state == exited
+		})
+		t.oldLogs[c.logPath] = t.old[c.id]
 	}
 	for dir, limits := range m.cgroups { //ordered: into a map
 		if ownerOfCgroup(dir) == escapeUID(p.uid) {
@@ -216,7 +224,7 @@ func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
 	case truth.StopRequested:
 		return "container " + f.Container + " was stopped"
 	case truth.ContainerRemoved:
-		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent {
+		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent && !t.old[f.ContainerID] {
 			return "a run of container " + f.Container + " was removed"
 		}
 	case truth.CgroupRemoved:
@@ -230,7 +238,9 @@ func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
 	case truth.Unmounted:
 		return f.Path + " was unmounted"
 	case truth.PathRemoved:
-		if o.files[f.Path] && f.Cause == "" || !t.isRestless && f.Cause == "" {
+		// When a pod has ended, an agent removes its /etc/hosts with its volumes; see the differences.
+		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts")
+		if f.Cause == "" && !isOfEnd && !t.oldLogs[f.Path] && (o.files[f.Path] || !t.isRestless) {
 			return f.Path + " was removed"
 		}
 	case truth.PathWritten:
@@ -332,34 +342,65 @@ func turnedUnready(before, after *v1.PodStatus) string {
 	return ""
 }
 
-// withoutUnknown returns a status without what may differ by rule.
+// withoutUnknown returns a status without what may differ by rule, its conditions in order.
 func withoutUnknown(s *v1.PodStatus) *v1.PodStatus {
-	return s.DeepCopy()
+	s = s.DeepCopy()
+	slices.SortFunc(s.Conditions, func(a, b v1.PodCondition) int {
+		return strings.Compare(string(a.Type), string(b.Type))
+	})
+	return s
 }
 
-// statusDifference returns the fields that differ.
+// statusDifference returns the fields that differ, of containers and conditions each by itself.
 func statusDifference(a, b *v1.PodStatus) string {
-	fields := func(s *v1.PodStatus) map[string]json.RawMessage {
-		data, err := json.Marshal(s)
-		all := map[string]json.RawMessage{}
-		if err == nil {
-			err = json.Unmarshal(data, &all)
-		}
-		if err != nil {
-			panic("oracle: " + err.Error())
-		}
-		return all
-	}
-	before, after := fields(a), fields(b)
+	before, after := map[string]string{}, map[string]string{}
+	flatten("", fieldsOf(a), before)
+	flatten("", fieldsOf(b), after)
 	names := maps.Clone(before)
 	maps.Copy(names, after)
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if string(before[name]) != string(after[name]) {
-			parts = append(parts, fmt.Sprintf("%s was %s and is %s", name, before[name], after[name]))
+		if before[name] != after[name] {
+			parts = append(parts, fmt.Sprintf("%s was %s and is %s", name, cmp.Or(before[name], "absent"),
+				cmp.Or(after[name], "absent")))
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+func fieldsOf(s *v1.PodStatus) (all any) {
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		panic("oracle: " + err.Error())
+	}
+	return all
+}
+
+// flatten adds the values in a JSON value, by their paths. Entries of lists are named by their type
+// or name.
+func flatten(at string, value any, into map[string]string) {
+	into[strings.TrimPrefix(at, ".")] = fmt.Sprintf("a %T", value)
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v { //ordered: into a map
+			flatten(at+"."+key, field, into)
+		}
+	case []any:
+		for i, entry := range v {
+			name := any(i)
+			if fields, ok := entry.(map[string]any); ok && fields["type"] != nil {
+				name = fields["type"]
+			} else if ok && fields["name"] != nil {
+				name = fields["name"]
+			}
+			flatten(fmt.Sprintf("%s[%v]", at, name), entry, into)
+		}
+	default:
+		into[strings.TrimPrefix(at, ".")] = fmt.Sprintf("%v", v)
+	}
 }
 
 // checkNode checks that the Node stays ready. Only the runtime may make it unready.
