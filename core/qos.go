@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/qos"
@@ -29,7 +30,7 @@ func (a *Agent) countShare(p *pod.Pod) {
 	known, exists := a.shares[p.UID]
 	if !exists || known.spec != p.Spec || known.applied != p.Cgroup.Applied ||
 		known.applying != p.Cgroup.Applying || p.Spec == nil || p.Resize.InProgress != nil {
-		known = podShare{p.Spec, p.Cgroup.Applied, p.Cgroup.Applying, p.Share(&a.state.Node.Cgroups)}
+		known = podShare{p.Spec, p.Cgroup.Applied, p.Cgroup.Applying, a.shareOf(p)}
 		if a.shares == nil {
 			a.shares = map[string]podShare{}
 		}
@@ -38,6 +39,17 @@ func (a *Agent) countShare(p *pod.Pod) {
 	if a.state.QOS.Count(p.UID, known.share) {
 		a.queue.enqueue(qos.Owner)
 	}
+}
+
+// shareOf returns the share of a pod. The sandbox of an orphan that a kubelet has run does not tell
+// it: what the kubelet has recorded as allocated does. Its class is not known for sure: a guaranteed
+// pod counts as a burstable one until its spec is known.
+func (a *Agent) shareOf(p *pod.Pod) qos.Share {
+	if p.Spec == nil && p.CurrentSandbox().Cgroup == "" {
+		held := a.heldBy(p)
+		return qos.ShareOf(held, criconfig.QOS(held))
+	}
+	return p.Share(&a.state.Node.Cgroups)
 }
 
 func (a *Agent) dropShare(uid string) {

@@ -6,8 +6,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	corelogs "seedlet.dev/core/logs"
+	"seedlet.dev/core/manifest"
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/kubelet"
 	"seedlet.dev/sim/plan"
@@ -26,7 +28,7 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 			var all []*v1.Pod
 			desired := r.manifests.desired()
 			for _, uid := range slices.Sorted(maps.Keys(desired)) {
-				all = append(all, desired[uid])
+				all = append(all, r.ofKubelet(desired[uid]))
 			}
 			return all
 		},
@@ -51,6 +53,22 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 	for _, p := range ports {
 		p.Disconnect()
 	}
+}
+
+// ofKubelet returns a static pod as the kubelet has it, with the UID that it gives it.
+func (r *run) ofKubelet(static *v1.Pod) *v1.Pod {
+	p := r.plan.PodNamed(withoutNodeSuffix(static.Name))
+	if p == nil {
+		return static
+	}
+	uid := kubelet.RecordedUID(p.ManifestJSON())
+	if uid == "" {
+		return static // its manifest has the UID, or it is another one than those recorded
+	}
+	static = static.DeepCopy()
+	static.UID = types.UID(uid)
+	static.Annotations[manifest.ConfigHashAnnotation] = uid
+	return static
 }
 
 // kubeletNode returns what a kubelet knows about the node.

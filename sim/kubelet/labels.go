@@ -92,6 +92,18 @@ func checksum(data any) uint64 {
 	return uint64(sum.Sum32())
 }
 
+// RecordedUID returns the UID that a kubelet 1.36.3 gives a static pod on the node "sim" by its
+// manifest, which is in a file of its name; empty if it was not recorded. The UIDs are those of
+// scenarios/take-over.yaml, printed by realworld/cluster/tools/podtypes with that name of the node.
+func RecordedUID(manifest []byte) string {
+	return recordedUIDs[checksum(string(manifest))]
+}
+
+var recordedUIDs = map[uint64]string{
+	3710028080: "7fb35861e6d8b4b58383816e3a27822f", // addon-0
+	2906681355: "0e02999b2e0edfa36a92eb66b5cc9d99", // addon-1
+}
+
 func encode(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -40,6 +40,7 @@ type takenPod struct {
 	oldLogs    map[string]bool // the logs of the runs in old
 	old        map[string]bool // runs that have ended, and another one of their container has too
 	isRight    map[string]bool // by name of a container: its newest run need not be followed by another
+	isRenamed  bool            // the kubelet ran it, but the agent has another UID for it
 	isRestless bool            // something was to be done when the kubelet ended
 	isChanged  bool            // something but the agent has changed the pod
 	status     *v1.PodStatus   // at the API server
@@ -77,8 +78,8 @@ func (o *nothingChanges) begin(m *model, now time.Time) {
 
 func (m *model) takenPod(p *pod) *takenPod {
 	t := &takenPod{containers: map[string]bool{}, isRight: map[string]bool{}, old: map[string]bool{},
-		oldLogs:   map[string]bool{},
-		isChanged: p.spec == nil, cgroups: map[string]truth.Limits{}}
+		oldLogs: map[string]bool{},
+		cgroups: map[string]truth.Limits{}}
 	for _, s := range p.sandboxes {
 		if s.ready {
 			t.sandbox = s.id
@@ -99,7 +100,10 @@ func (m *model) takenPod(p *pod) *takenPod {
 	if object := m.objects.pods[p.fullName.name]; object != nil {
 		t.status = object.Status.DeepCopy()
 	}
-	if p.spec == nil {
+	if p.spec == nil { // nothing has it; an agent with another UID for its manifest would stop it
+		t.isRestless = true
+		t.isRenamed = slices.ContainsFunc(p.fullName.pods, func(o *pod) bool { return o.spec != nil })
+		t.isChanged = !t.isRenamed
 		return t
 	}
 	for _, list := range [][]v1.Container{p.spec.Spec.InitContainers, p.spec.Spec.Containers} {
@@ -172,7 +176,7 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	p := m.pods[uid]
-	t.isChanged = t.isChanged || p.spec == nil || p.desiredAt.After(o.at) || p.removedAt.After(o.at)
+	t.isChanged = t.isChanged || p.spec == nil && !t.isRenamed || p.desiredAt.After(o.at) || p.removedAt.After(o.at)
 	if what := o.describeAction(t, f); what != "" && !t.isChanged && !m.mayBeFromKubelet(o, f) {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s", p, what)
 	}
