@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/podstatus"
 	"seedlet.dev/core/statuswriter"
 )
 
@@ -43,8 +44,8 @@ func (a *Agent) updateMirror(name string) {
 		s.MirroredPodUIDs = map[string]string{}
 	}
 	s.MirroredPodUIDs[name] = uid
-	if p := s.Pods[uid]; p != nil {
-		p.AdoptHealth(&object.Status)
+	if p := s.Pods[uid]; p != nil && p.AdoptHealth(&object.Status) {
+		podstatus.Update(p, s.Now) // its next status is that of a ready pod
 	}
 	s.StatusWriter.Observe(uid, object)
 	a.queue.enqueue(statuswriter.Key(uid))

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,13 @@ func (a *Agent) countShare(p *pod.Pod) {
 	}
 }
 
+// countAllShares counts every pod.
+func (a *Agent) countAllShares() {
+	for _, uid := range a.podUIDs {
+		a.countShare(a.state.Pods[uid])
+	}
+}
+
 // shareOf returns the share of a pod. The sandbox of an orphan that a kubelet has run does not tell
 // it: what the kubelet has recorded as allocated does. Its class is not known for sure: a guaranteed
 // pod counts as a burstable one until its spec is known.
@@ -52,6 +60,15 @@ func (a *Agent) shareOf(p *pod.Pod) qos.Share {
 	return p.Share(&a.state.Node.Cgroups)
 }
 
+// lacksShares reports whether there are orphans of a kubelet, and what the kubelet has recorded is
+// still to be read.
+func (a *Agent) lacksShares() bool {
+	return !a.state.Allocation.IsLoaded() && slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+		p := a.state.Pods[uid]
+		return p.Spec == nil && p.CurrentSandbox() != nil && p.CurrentSandbox().Cgroup == ""
+	})
+}
+
 func (a *Agent) dropShare(uid string) {
 	if a.state.QOS.Drop(uid) {
 		a.queue.enqueue(qos.Owner)
@@ -59,7 +76,7 @@ func (a *Agent) dropShare(uid string) {
 }
 
 func (a *Agent) qosEnv() *qos.Env {
-	return &qos.Env{Layout: &a.state.Node.Cgroups, Listed: !a.state.Relist.AsOf.IsZero(),
+	return &qos.Env{Layout: &a.state.Node.Cgroups, Listed: !a.state.Relist.AsOf.IsZero() && !a.lacksShares(),
 		Effects: &a.effects, Enqueue: a.enqueuePod,
 		Node: nodeobject.Reference(a.state.Node.Name)}
 }

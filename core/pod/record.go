@@ -31,12 +31,17 @@ type Record struct {
 	Containers  []ContainerRecord `json:"containers,omitempty"`
 	Termination *Termination      `json:"termination,omitempty"`
 	Round       int               `json:"round,omitempty"`
+	// Adopted is what the API server has of containers of another agent, until the record has it.
+	Adopted []ContainerRecord `json:"adopted,omitempty"`
 
-	Op         world.OpID     `json:"op,omitempty"`         // a read or write in flight
-	Writing    *recordContent `json:"writing,omitempty"`    // the content of the write in flight
-	DirMissing bool           `json:"dirMissing,omitempty"` // the pod's directory did not exist
-	Failures   int            `json:"failures,omitempty"`
-	NotBefore  time.Time      `json:"notBefore"`
+	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
+	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
+	// WritesAdopted is set if it has what Adopted has, as far as that still holds.
+	WritesAdopted bool `json:"writesAdopted,omitempty"`
+
+	DirMissing bool      `json:"dirMissing,omitempty"` // the pod's directory did not exist
+	Failures   int       `json:"failures,omitempty"`
+	NotBefore  time.Time `json:"notBefore"`
 }
 
 // ContainerRecord is the part of the record about one container.
@@ -121,7 +126,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	if err != nil {
 		panic("pod: the record of " + p.FullName() + " cannot be encoded: " + err.Error())
 	}
-	r.Writing = &current
+	r.Writing, r.WritesAdopted = &current, true
 	r.Op = env.Effects.Issue(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
@@ -205,6 +210,9 @@ func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(written)
+	if p.Record.WritesAdopted {
+		p.Record.Adopted = nil
+	}
 }
 
 func (r *Record) setContent(c *recordContent) {
@@ -264,17 +272,16 @@ func (p *Pod) adoptReported(env *Env) {
 
 // AdoptHealth takes over which containers of another agent are started and ready by the stored
 // status: before their first probes nothing else tells (ChangeContainerStatusOnKubeletRestart of the
-// kubelet). What the record or a probe says counts more. The status is as durable as the record.
-func (p *Pod) AdoptHealth(status *v1.PodStatus) {
+// kubelet). What the record or a probe says counts more. It reports
+// whether anything was taken over.
+func (p *Pod) AdoptHealth(status *v1.PodStatus) (adopted bool) {
 	if !p.Record.Loaded {
-		return
+		return false
 	}
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		container := p.specContainer(c.Name)
-		isRecorded := slices.ContainsFunc(p.Record.Containers, func(r ContainerRecord) bool {
-			return r.ID == c.ID
-		})
+		isRecorded := p.persistedContainer(c.ID) != (ContainerRecord{ID: c.ID})
 		reported := statusOfRun(status, c.ID)
 		if !c.FromOtherAgent || c.State == Exited || container == nil || isRecorded || reported == nil {
 			continue
@@ -287,9 +294,11 @@ func (p *Pod) AdoptHealth(status *v1.PodStatus) {
 			}
 		}
 		if record := p.containerRecord(c); record != (ContainerRecord{ID: c.ID}) {
-			p.Record.Containers = append(slices.Clip(p.Record.Containers), record)
+			p.Record.Adopted = append(p.Record.Adopted, record)
+			p.Record.WritesAdopted, adopted = false, true
 		}
 	}
+	return adopted
 }
 
 // statusOfRun returns the status of a run; nil if the stored status does not have it.
@@ -319,9 +328,11 @@ func hashedDelay(seed uint64, id string, periodSeconds int32) time.Duration {
 
 // persistedContainer returns the durable record of a container.
 func (p *Pod) persistedContainer(id string) ContainerRecord {
-	for _, m := range p.Record.Containers {
-		if m.ID == id {
-			return m
+	for _, list := range [][]ContainerRecord{p.Record.Containers, p.Record.Adopted} {
+		for _, m := range list {
+			if m.ID == id {
+				return m
+			}
 		}
 	}
 	return ContainerRecord{ID: id}

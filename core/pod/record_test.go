@@ -135,3 +135,61 @@ func TestEvictionOfDeletedPodInRecord(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A container that a kubelet has reported as ready stays ready, although there is no record of it;
+// a later probe counts more, and so does the record of an agent.
+func TestHealthOfOtherAgentIsAdopted(t *testing.T) {
+	probed := func() *Pod {
+		p := runningPod(func(c *v1.Container) {
+			c.ReadinessProbe = &v1.Probe{ProbeHandler: execProbe("ready"), PeriodSeconds: 10,
+				FailureThreshold: 1, SuccessThreshold: 1, TimeoutSeconds: 1}
+			c.StartupProbe = &v1.Probe{ProbeHandler: execProbe("started"), PeriodSeconds: 10,
+				FailureThreshold: 1, SuccessThreshold: 1, TimeoutSeconds: 1}
+		})
+		p.Record.Loaded, p.Containers[0].FromOtherAgent = false, true
+		return p
+	}
+	reported := func(id string, ready bool) v1.PodStatus {
+		started := true
+		return v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "web",
+			ContainerID: "containerd://" + id, Ready: ready, Started: &started}}}
+	}
+	health := func(p *Pod) Health { return p.ReportableHealth(&p.Containers[0]) }
+	for _, test := range []struct {
+		name   string
+		change func(*Pod)
+		want   Health
+	}{
+		{"ready", func(p *Pod) { p.Spec.Status = reported("web0", true) }, Health{true, true, true}},
+		{"started", func(p *Pod) { p.Spec.Status = reported("web0", false) }, Health{true, true, false}},
+		{"another run", func(p *Pod) { p.Spec.Status = reported("web1", true) },
+			Health{true, false, false}},
+		{"a run of this agent", func(p *Pod) {
+			p.Spec.Status, p.Containers[0].FromOtherAgent = reported("web0", true), false
+		}, Health{true, false, false}},
+	} {
+		p := probed()
+		p.Spec = p.Spec.DeepCopy()
+		test.change(p)
+		r := newHarness(t, p).planAt(0)
+		r.complete("ReadFiles", nil, world.Errorf(world.KindNotFound, "", "none"))
+		if got := health(p); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+
+	p := probed()
+	r := newHarness(t, p).planAt(0)
+	if status := reported("web0", true); p.AdoptHealth(&status) {
+		t.Error("taken over before the record was read")
+	}
+	r.complete("ReadFiles", nil, world.Errorf(world.KindNotFound, "", "none"))
+	status := reported("web0", true)
+	if !p.AdoptHealth(&status) || health(p) != (Health{true, true, true}) || p.AdoptHealth(&status) {
+		t.Errorf("that of a mirror, which comes later: %+v", health(p))
+	}
+	r.complete("WriteFile", &world.Done{}, nil) // of the time before
+	if !health(p).Ready {
+		t.Error("taken back by a record of the time before")
+	}
+}

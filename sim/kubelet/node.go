@@ -138,7 +138,9 @@ func (k *Kubelet) writeCheckpoints() {
 		for _, list := range [][]v1.Container{p.object.Spec.InitContainers,
 			p.object.Spec.Containers} {
 			for _, c := range list {
-				containers[c.Name] = c.Resources
+				if isSidecar(&c) || !isInit(&p.object.Spec, &c) {
+					containers[c.Name] = c.Resources
+				}
 			}
 		}
 		entries[uid] = resourcesOfPod{ContainerResources: containers}
