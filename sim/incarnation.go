@@ -194,6 +194,7 @@ func (r *run) killAgent(down plan.Duration) {
 	}
 	r.oracles.AgentKilled(r.agenda.Now())
 	r.marks.AgentKilled()
+	r.checkBack(false)
 	r.agenda.After(time.Duration(down), r.bootAgent)
 }
 

@@ -156,6 +156,7 @@ func (r *run) execute() *Verdict {
 	}
 	if !r.isDone() {
 		r.checkExpectations()
+		r.checkBack(true)
 	}
 	return &Verdict{
 		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,

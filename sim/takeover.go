@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -55,13 +56,40 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 	}
 }
 
+// backOracle is the name under which a run fails if a kubelet that comes back would change what the
+// agent has left.
+const backOracle = "back-to-kubelet"
+
+// checkBack checks what a kubelet would do if it took the node back now, if one had it before.
+func (r *run) checkBack(isSettled bool) {
+	if r.plan.TakeOver == nil || r.isDone() || r.incarnations == 0 {
+		return
+	}
+	left := &kubelet.Left{Node: r.kubeletNode(), ReadFile: r.read, List: r.disk.List,
+		IsSettled: isSettled}
+	left.Sandboxes, left.Containers = r.runtime.Statuses()
+	for _, o := range r.server.Objects(world.ResourcePods) {
+		left.Pods = append(left.Pods, o.Pod)
+	}
+	desired := r.manifests.desired()
+	for _, uid := range slices.Sorted(maps.Keys(desired)) {
+		left.Static = append(left.Static, r.ofKubelet(desired[uid]))
+	}
+	if problems := kubelet.Read(left); len(problems) > 0 {
+		r.fail(backOracle, "a kubelet that took the node back: "+
+			strings.Join(firstLines(problems, 4), "; "))
+	}
+}
+
 // ofKubelet returns a static pod as the kubelet has it, with the UID that it gives it.
 func (r *run) ofKubelet(static *v1.Pod) *v1.Pod {
-	p := r.plan.PodNamed(withoutNodeSuffix(static.Name))
-	if p == nil {
-		return static
+	uid := ""
+	for _, src := range r.manifests.sources() {
+		if r.manifests.current[src] == static && !src.url {
+			data, _ := r.disk.Read(plan.ManifestDir + "/" + src.file)
+			uid = kubelet.RecordedUID(data)
+		}
 	}
-	uid := kubelet.RecordedUID(p.ManifestJSON())
 	if uid == "" {
 		return static // its manifest has the UID, or it is another one than those recorded
 	}

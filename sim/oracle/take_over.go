@@ -58,6 +58,7 @@ func (s *Set) KubeletStarted() { s.model.kubeletRuns = true }
 
 // KubeletEnded reports that the kubelet has ended. The agent begins with what it has left.
 func (s *Set) KubeletEnded(now time.Time) {
+	s.model.agentKilled(now) // as an agent that ends
 	for _, o := range s.factOracles {
 		if o, isIt := o.(*nothingChanges); isIt {
 			o.begin(s.model, now)
@@ -301,18 +302,18 @@ func (o *nothingChanges) checkWrite(m *model, f *truth.Fact) *finding {
 		return findingf("pod %s was taken over as it is, but its object was deleted or created again",
 			m.pods[uid])
 	case m.agentStarts > 0:
-		return o.checkStatus(m.pods[uid], t, f)
+		return o.checkStatus(m, m.pods[uid], t, f)
 	}
 	return nil
 }
 
 // checkStatus checks a status that the agent has written.
-func (o *nothingChanges) checkStatus(p *pod, t *takenPod, f *truth.Fact) *finding {
+func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fact) *finding {
 	if p.desiredAt.After(o.at) {
 		return nil
 	}
 	before, after := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
-	if name := turnedUnready(before, after); name != "" {
+	if name := m.turnedUnready(before, after, t); name != "" {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s is "+
 			"reported as not ready", p, name)
 	}
@@ -327,13 +328,18 @@ func (o *nothingChanges) checkStatus(p *pod, t *takenPod, f *truth.Fact) *findin
 }
 
 // turnedUnready returns what is ready in one status and not in the next; empty if nothing is.
-func turnedUnready(before, after *v1.PodStatus) string {
+func (m *model) turnedUnready(before, after *v1.PodStatus, t *takenPod) string {
 	for _, b := range before.ContainerStatuses {
 		for _, a := range after.ContainerStatuses {
-			if a.Name == b.Name && b.Ready && !a.Ready && a.ContainerID == b.ContainerID {
+			_, id, _ := strings.Cut(b.ContainerID, "://")
+			c := m.containers[id]
+			if a.Name == b.Name && b.Ready && !a.Ready && c != nil && c.state == running {
 				return "container " + a.Name
 			}
 		}
+	}
+	if t.isRestless {
+		return "" // another container of it may not be ready
 	}
 	for _, b := range before.Conditions {
 		for _, a := range after.Conditions {

@@ -45,6 +45,7 @@ func (g *generator) addTakeOver() {
 			exists[h.Act.Pod] = true
 		}
 	}
+	g.hurry(t)
 	for range g.occurrences("early deletions", s.Deletions, false) {
 		if len(g.untouchedPods) == 0 {
 			return
@@ -53,6 +54,26 @@ func (g *generator) addTakeOver() {
 		before := min(Duration(s.Before.draw(r)), t.Ran)
 		if g.untouchedPods = g.untouchedPods[1:]; exists[p.Name] {
 			t.Deletions = append(t.Deletions, EarlyDeletion{p.Name, before})
+		}
+	}
+}
+
+// hurryFor is how long after the agent's start everything has happened that a plan hurries.
+const hurryFor = Duration(8 * time.Second)
+
+// hurry makes everything happen soon, in half of the seeds: while neither kubelet nor agent runs, and
+// in the first seconds of the agent.
+func (g *generator) hurry(t *TakeOver) {
+	spec := &g.plan.Spec
+	if g.stream("hurry").IntN(2) == 0 {
+		return
+	}
+	within, all := int64((t.Down+hurryFor)/Duration(time.Millisecond)),
+		int64(spec.Duration/Duration(time.Millisecond))
+	for i := range spec.Happenings {
+		if h := &spec.Happenings[i]; h.At > 0 {
+			ms := int64(h.At/Duration(time.Millisecond)) * within / all
+			h.At = Duration(max(ms, 1)) * Duration(time.Millisecond)
 		}
 	}
 }
