@@ -307,17 +307,21 @@ func (o *nothingChanges) checkWrite(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
+// probeTroubleBound is how long before a status a probe may have failed by a fault.
+const probeTroubleBound = 10 * time.Second
+
 // checkStatus checks a status that the agent has written.
 func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fact) *finding {
 	if p.desiredAt.After(o.at) {
 		return nil
 	}
 	before, after := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
-	if name := m.turnedUnready(before, after, t); name != "" {
+	isProbed := !m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync", "HTTPGet")
+	if name := m.turnedUnready(before, after, t); name != "" && isProbed {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s is "+
 			"reported as not ready", p, name)
 	}
-	if t.isRestless {
+	if t.isRestless || !isProbed {
 		return nil
 	}
 	if a, b := withoutUnknown(before), withoutUnknown(after); !equality.Semantic.DeepEqual(a, b) {
