@@ -9,7 +9,6 @@ import (
 
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
-	"seedlet.dev/core/podstatus"
 	"seedlet.dev/core/statuswriter"
 )
 
@@ -44,19 +43,8 @@ func (a *Agent) updateMirror(name string) {
 		s.MirroredPodUIDs = map[string]string{}
 	}
 	s.MirroredPodUIDs[name] = uid
-	if p := s.Pods[uid]; p != nil && p.AdoptHealth(&object.Status) {
-		podstatus.Update(p, s.Now) // its next status is that of a ready pod
-	}
 	s.StatusWriter.Observe(uid, object)
 	a.queue.enqueue(statuswriter.Key(uid))
-}
-
-// mirrorStatus returns the status of the mirror of a static pod; nil if there is none.
-func (a *Agent) mirrorStatus(name string) *v1.PodStatus {
-	if object := a.apiPod(name); a.mirroredUID(object) != "" {
-		return &object.Status
-	}
-	return nil
 }
 
 // mirroredUID returns the UID of the static pod whose mirror an object is: of the desired static

@@ -274,7 +274,6 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			ObjectOwner:          a.objectOwner,
 			RecordedAmounts:      a.state.Allocation.RecordedAmounts,
 			RecordedWhole:        a.state.Allocation.RecordedWhole,
-			MirrorStatus:         a.mirrorStatus,
 			MustWaitForRecord:    a.state.Allocation.MustWait,
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,

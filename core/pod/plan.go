@@ -83,9 +83,6 @@ type Env struct {
 	RecordedAmounts func(uid, container string) (allocation.Amounts, bool)
 	// RecordedWhole returns what the pod as a whole had then; nil if that was not recorded.
 	RecordedWhole func(uid string) *v1.ResourceRequirements
-	// MirrorStatus returns the status of the mirror of a static pod, by its full name; nil if it has
-	// none, or that is not known yet.
-	MirrorStatus func(name string) *v1.PodStatus
 	// MustWaitForRecord reports whether a pod has to wait with its sandbox until it is recorded what
 	// is allocated to it, and has the pod planned then; nil if none has to. Otherwise an agent that
 	// is started after a resize of the pod would take what that asks for as allocated.

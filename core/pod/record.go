@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
@@ -31,17 +28,12 @@ type Record struct {
 	Containers  []ContainerRecord `json:"containers,omitempty"`
 	Termination *Termination      `json:"termination,omitempty"`
 	Round       int               `json:"round,omitempty"`
-	// Adopted is what the API server has of containers of another agent, until the record has it.
-	Adopted []ContainerRecord `json:"adopted,omitempty"`
 
-	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
-	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
-	// WritesAdopted is set if it has what Adopted has, as far as that still holds.
-	WritesAdopted bool `json:"writesAdopted,omitempty"`
-
-	DirMissing bool      `json:"dirMissing,omitempty"` // the pod's directory did not exist
-	Failures   int       `json:"failures,omitempty"`
-	NotBefore  time.Time `json:"notBefore"`
+	Op         world.OpID     `json:"op,omitempty"`         // a read or write in flight
+	Writing    *recordContent `json:"writing,omitempty"`    // the content of the write in flight
+	DirMissing bool           `json:"dirMissing,omitempty"` // the pod's directory did not exist
+	Failures   int            `json:"failures,omitempty"`
+	NotBefore  time.Time      `json:"notBefore"`
 }
 
 // ContainerRecord is the part of the record about one container.
@@ -126,7 +118,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	if err != nil {
 		panic("pod: the record of " + p.FullName() + " cannot be encoded: " + err.Error())
 	}
-	r.Writing, r.WritesAdopted = &current, true
+	r.Writing = &current
 	r.Op = env.Effects.Issue(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
@@ -172,7 +164,6 @@ func (p *Pod) handleRecordCompletion(r op.Record, ev world.Event, env *Env) {
 		p.StartTime = earlier(p.StartTime, content.Start)
 	}
 	p.applyRecord(env)
-	p.adoptReported(env)
 }
 
 // decode parses the content of the file. Numbers that no agent writes mean that the file is
@@ -210,9 +201,6 @@ func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(written)
-	if p.Record.WritesAdopted {
-		p.Record.Adopted = nil
-	}
 }
 
 func (r *Record) setContent(c *recordContent) {
@@ -258,62 +246,6 @@ func (p *Pod) applyRecord(env *Env) {
 	}
 }
 
-// adoptReported takes over what the API server has of a pod that another agent has run.
-func (p *Pod) adoptReported(env *Env) {
-	switch {
-	case !p.IsStatic():
-		p.AdoptHealth(&p.Spec.Status)
-	case env.MirrorStatus != nil:
-		if status := env.MirrorStatus(p.FullName()); status != nil {
-			p.AdoptHealth(status)
-		}
-	}
-}
-
-// AdoptHealth takes over which containers of another agent are started and ready by the stored
-// status: before their first probes nothing else tells (ChangeContainerStatusOnKubeletRestart of the
-// kubelet). What the record or a probe says counts more. It reports
-// whether anything was taken over.
-func (p *Pod) AdoptHealth(status *v1.PodStatus) (adopted bool) {
-	if !p.Record.Loaded {
-		return false
-	}
-	for i := range p.Containers {
-		c := &p.Containers[i]
-		container := p.specContainer(c.Name)
-		isRecorded := p.persistedContainer(c.ID) != (ContainerRecord{ID: c.ID})
-		reported := statusOfRun(status, c.ID)
-		if !c.FromOtherAgent || c.State == Exited || container == nil || isRecorded || reported == nil {
-			continue
-		}
-		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness} {
-			holds := kind == probe.Readiness && reported.Ready ||
-				kind == probe.Startup && reported.Started != nil && *reported.Started
-			if holds && probe.SpecOf(container, kind) != nil && c.probeResult(kind) == probe.Unknown {
-				c.prober(kind).Result = probe.Success
-			}
-		}
-		if record := p.containerRecord(c); record != (ContainerRecord{ID: c.ID}) {
-			p.Record.Adopted = append(p.Record.Adopted, record)
-			p.Record.WritesAdopted, adopted = false, true
-		}
-	}
-	return adopted
-}
-
-// statusOfRun returns the status of a run; nil if the stored status does not have it.
-func statusOfRun(stored *v1.PodStatus, id string) *v1.ContainerStatus {
-	for _, list := range [][]v1.ContainerStatus{stored.InitContainerStatuses,
-		stored.ContainerStatuses} {
-		for i := range list {
-			if _, of, _ := strings.Cut(list[i].ContainerID, "://"); of == id && id != "" {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
 // hashedDelay returns a delay of less than a period that follows from the seed and the ID. The
 // first probes after a restart of the agent are delayed by it, and tokens are renewed earlier by
 // it, so that they are not all issued at once.
@@ -328,11 +260,9 @@ func hashedDelay(seed uint64, id string, periodSeconds int32) time.Duration {
 
 // persistedContainer returns the durable record of a container.
 func (p *Pod) persistedContainer(id string) ContainerRecord {
-	for _, list := range [][]ContainerRecord{p.Record.Containers, p.Record.Adopted} {
-		for _, m := range list {
-			if m.ID == id {
-				return m
-			}
+	for _, m := range p.Record.Containers {
+		if m.ID == id {
+			return m
 		}
 	}
 	return ContainerRecord{ID: id}
