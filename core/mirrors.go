@@ -44,6 +44,9 @@ func (a *Agent) updateMirror(name string) {
 	}
 	s.MirroredPodUIDs[name] = uid
 	s.StatusWriter.Observe(uid, object)
+	if p := s.Pods[uid]; p != nil && p.Spec != nil && p.ObserveReported(&object.Status) {
+		a.enqueuePod(uid)
+	}
 	a.queue.enqueue(statuswriter.Key(uid))
 }
 

@@ -296,10 +296,6 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 	c.MountedImages = mountedImages(status)
 	c.setUser(status.GetUser().GetLinux())
 	c.Actuation.Reported = reportedAmounts(status.GetResources().GetLinux())
-	if s := status.GetStopSignal(); s != runtimeapi.Signal_RUNTIME_DEFAULT {
-		signal := v1.Signal(s.String())
-		c.StopSignal = &signal
-	}
 	if state == Exited {
 		p.locateTerminationMessage(c, status, env.Node)
 		p.recordBackoffEvent(c, env)

@@ -99,8 +99,7 @@ type Container struct {
 	Link               Link               `json:"link"`
 	Cleanup            FileCleanup        `json:"cleanup"`
 
-	User       *v1.ContainerUser `json:"user,omitempty"` // of its first process
-	StopSignal *v1.Signal        `json:"stopSignal,omitempty"`
+	User *v1.ContainerUser `json:"user,omitempty"` // of its first process
 
 	LearnedAt       time.Time  `json:"learnedAt"`          // when the agent learned of it
 	Op              world.OpID `json:"op,omitempty"`       // a stop or removal in flight

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -168,7 +169,10 @@ func runningPod(change func(*v1.Container)) *Pod {
 }
 
 func status(p *Pod) v1.ContainerStatus {
-	return servedPod(p, &Node{}, "containerd").Status.ContainerStatuses[0]
+	statuses := servedPod(p, &Node{}, "containerd").Status.ContainerStatuses
+	return statuses[slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool {
+		return s.Name == p.Spec.Spec.Containers[0].Name
+	})]
 }
 
 // waiting returns why the app container does not run, by its status.

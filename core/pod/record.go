@@ -105,6 +105,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	isCurrent := current.Start.Equal(r.StartTime) && slices.Equal(current.Containers, r.Containers) &&
 		(current.End == nil) == (r.Termination == nil) && current.Round == r.Round
 	if isCurrent && r.Failures == 0 { // after a failed write the content of the file is not known
+		p.Reported = nil
 		return
 	}
 	if !p.hasDir() {
@@ -201,6 +202,7 @@ func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(written)
+	p.Reported = nil // it has become a part of the record
 }
 
 func (r *Record) setContent(c *recordContent) {
@@ -209,9 +211,10 @@ func (r *Record) setContent(c *recordContent) {
 
 // applyRecord restores the facts of the record about running containers, and the termination of the
 // pod. A static pod that a shutdown of the machine has ended runs again, as no controller would
-// replace it. The postStart hook of a container that another agent has created counts as run;
-// nothing else is known about such a container.
+// replace it. The postStart hook of a container that another agent has created counts as run, and
+// its probes have come as far as was reported.
 func (p *Pod) applyRecord(env *Env) {
+	p.keepReportedByOthers()
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		container := p.specContainer(c.Name)
@@ -225,12 +228,9 @@ func (p *Pod) applyRecord(env *Env) {
 			if spec == nil {
 				continue
 			}
-			pr := c.prober(kind)
-			pr.NextAt = env.Effects.Now().Add(hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds))
-			if record.Started && kind == probe.Startup || record.Ready && kind == probe.Readiness {
-				pr.Result = probe.Success
-			}
+			c.prober(kind).NextAt = env.Effects.Now().Add(hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds))
 		}
+		p.adoptHealth(c, record)
 	}
 	end := p.Record.Termination
 	switch {
@@ -258,11 +258,14 @@ func hashedDelay(seed uint64, id string, periodSeconds int32) time.Duration {
 	return time.Duration(h % uint64(time.Duration(max(periodSeconds, 1))*time.Second))
 }
 
-// persistedContainer returns the durable record of a container.
+// persistedContainer returns the durable record of a container: of the file, or else of the status
+// at the API server.
 func (p *Pod) persistedContainer(id string) ContainerRecord {
-	for _, m := range p.Record.Containers {
-		if m.ID == id {
-			return m
+	for _, records := range [][]ContainerRecord{p.Record.Containers, p.Reported} {
+		for _, m := range records {
+			if m.ID == id {
+				return m
+			}
 		}
 	}
 	return ContainerRecord{ID: id}

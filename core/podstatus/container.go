@@ -2,6 +2,8 @@ package podstatus
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,8 +13,8 @@ import (
 	"seedlet.dev/core/pod"
 )
 
-// setContainerStatuses sets the statuses of the containers, in the order of the spec. A pod with
-// more than budget.ContainersMax is not started. Of each kind, containers beyond the bound have no
+// setContainerStatuses sets the statuses of the containers: of init containers in the order of the
+// spec, of others by name, as the kubelet does. A pod with more than budget.ContainersMax is not started. Of each kind, containers beyond the bound have no
 // status, unless they have run or the pod is static.
 func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runtimeName string) {
 	spec := &p.Spec.Spec
@@ -39,6 +41,9 @@ func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runt
 				containerStatus(p, container, pod.Ephemeral, node, runtimeName))
 		}
 	}
+	byName := func(x, y v1.ContainerStatus) int { return strings.Compare(x.Name, y.Name) }
+	slices.SortFunc(status.ContainerStatuses, byName)
+	slices.SortFunc(status.EphemeralContainerStatuses, byName)
 }
 
 // containerStatus returns the status of a container of the spec, by its newest run that was
@@ -72,7 +77,7 @@ func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *p
 	}
 	status.Resources, status.AllocatedResources = resources(p, c, container),
 		container.Resources.Requests
-	status.User, status.StopSignal = c.User, c.StopSignal
+	status.User = c.User
 	status.RestartCount = c.Restarts
 	status.ContainerID = runtimeName + "://" + c.ID
 	status.ImageID = c.ImageID

@@ -13,6 +13,9 @@ import (
 // KubectlPath returns the path of kubectl, in the cluster's version.
 func (c *Cluster) KubectlPath() string { return c.tools.path("kubectl") }
 
+// KubeletPath returns the path of the kubelet, in the cluster's version.
+func (c *Cluster) KubeletPath() string { return c.tools.path(kubelet) }
+
 // Kubectl runs kubectl as the administrator and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.kubectl(ctx, "", args...)

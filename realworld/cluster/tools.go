@@ -15,6 +15,9 @@ import (
 // Version is the pinned Kubernetes version, the one in tools/go.mod.
 const Version = "v1.36.3"
 
+// kubelet is the program that tests replace by the agent, and the agent by it.
+const kubelet = "kubelet"
+
 // metricsServer is the program that metricsserver/go.mod builds.
 const metricsServer = "metrics-server"
 

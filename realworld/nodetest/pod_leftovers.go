@@ -25,7 +25,7 @@ func (n *Node) PodLeftovers() ([]string, error) {
 		return strings.HasPrefix(path, "/sys/fs/cgroup/") && standing(path)
 	})
 	r.procs = slices.DeleteFunc(r.procs, func(p cleanup.Process) bool {
-		return p.Name == "containerd" || p.Name == "seedlet"
+		return slices.Contains([]string{"containerd", "seedlet", "kubelet"}, p.Name)
 	})
 	lines := r.Lines()
 	reserved, _ := filepath.Glob(filepath.Join(n.Dir, "ipam", cleanup.BridgeName(n.Dir), "*"))

@@ -8,7 +8,8 @@ import (
 )
 
 // daemons are the programs whose arguments contain a node's directory.
-var daemons = []string{"containerd", "containerd-shim-runc-v2", "runc", "seedlet", "loopcsi"}
+var daemons = []string{"containerd", "containerd-shim-runc-v2", "runc", "seedlet", "kubelet",
+	"loopcsi"}
 
 // nodeProcesses identifies a node's processes: the daemons that were started with its directory,
 // and all processes in the cgroups of its containers.
