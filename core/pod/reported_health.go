@@ -26,7 +26,7 @@ func (p *Pod) ObserveReported(status *v1.PodStatus) bool {
 		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == record.ID })
 		if i >= 0 && p.Containers[i].FromOtherAgent && p.adoptHealth(&p.Containers[i], record) {
 			p.Reported = append(p.Reported, record)
-			changed = true
+			p.Record.WritesReported, changed = false, true
 		}
 	}
 	return changed

@@ -92,6 +92,10 @@ func TestHealthReportedOfStaticPod(t *testing.T) {
 		if h := p.ReportableHealth(&p.Containers[0]); !h.Started || !h.Ready {
 			t.Errorf("mirror first %v: %+v", first, h)
 		}
+		r.complete("WriteFile", &world.Done{}, nil) // if the mirror came later, that of the time before
+		if h := p.ReportableHealth(&p.Containers[0]); !h.Started || !h.Ready {
+			t.Errorf("mirror first %v, after the record was written: %+v", first, h)
+		}
 		p.Containers[0].prober(probe.Readiness).Result = probe.Failure
 		if p.ObserveReported(&status) {
 			t.Error("the mirror changes what a probe has said")

@@ -155,7 +155,7 @@ func keepUninspected(statuses, stored []v1.ContainerStatus) {
 			continue
 		}
 		s.ImageID = cmp.Or(s.ImageID, stored[j].ImageID)
-		s.StopSignal, s.User = cmp.Or(s.StopSignal, stored[j].StopSignal), cmp.Or(s.User, stored[j].User)
+		s.User = cmp.Or(s.User, stored[j].User)
 		if now, was := s.State.Running, stored[j].State.Running; now != nil && was != nil &&
 			now.StartedAt.IsZero() {
 			s.State.Running = was

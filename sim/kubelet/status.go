@@ -67,6 +67,9 @@ func (k *Kubelet) status(p *pod, s *state, object *v1.Pod) *v1.PodStatus {
 		status.ContainerStatuses = append(status.ContainerStatuses,
 			k.containerStatus(p, s, &spec.Containers[i]))
 	}
+	slices.SortFunc(status.ContainerStatuses, func(a, b v1.ContainerStatus) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	status.ObservedGeneration = p.object.Generation
 	status.Phase = k.phase(p, s, status)
 	status.AllocatedResources = podresources.PodRequests(p.object,
@@ -128,7 +131,6 @@ func (k *Kubelet) containerStatus(p *pod, s *state, c *v1.Container) v1.Containe
 	status.ImageID = k.images[c.Image]
 	status.Resources, status.AllocatedResources = &v1.ResourceRequirements{
 		Requests: c.Resources.Requests, Limits: c.Resources.Limits}, c.Resources.Requests
-	status.StopSignal = new(v1.SIGTERM)
 	status.Ready = p.isReady(c, now)
 	if isInit(&p.object.Spec, c) && !isSidecar(c) {
 		status.Ready = hasExited(now) && now.ExitCode == 0
