@@ -17,6 +17,7 @@ var kubernetesModules = []exemption{
 	{"realworld/cluster/tools/go.mod", "builds the real components, to test with"},
 	{"realworld/cluster/tools/featuregates/main.go", "prints a table of the kubelet's gates"},
 	{"realworld/cluster/tools/kubeletflags/main.go", "prints the kubelet's flags, for a test"},
+	{"realworld/cluster/tools/podtypes/main.go", "prints a table of the kubelet's types"},
 }
 
 func TestModules(t *testing.T) {

@@ -1,10 +1,12 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/qos"
@@ -29,7 +31,7 @@ func (a *Agent) countShare(p *pod.Pod) {
 	known, exists := a.shares[p.UID]
 	if !exists || known.spec != p.Spec || known.applied != p.Cgroup.Applied ||
 		known.applying != p.Cgroup.Applying || p.Spec == nil || p.Resize.InProgress != nil {
-		known = podShare{p.Spec, p.Cgroup.Applied, p.Cgroup.Applying, p.Share(&a.state.Node.Cgroups)}
+		known = podShare{p.Spec, p.Cgroup.Applied, p.Cgroup.Applying, a.shareOf(p)}
 		if a.shares == nil {
 			a.shares = map[string]podShare{}
 		}
@@ -40,6 +42,33 @@ func (a *Agent) countShare(p *pod.Pod) {
 	}
 }
 
+// countAllShares counts every pod.
+func (a *Agent) countAllShares() {
+	for _, uid := range a.podUIDs {
+		a.countShare(a.state.Pods[uid])
+	}
+}
+
+// shareOf returns the share of a pod. The sandbox of an orphan that a kubelet has run does not tell
+// it: what the kubelet has recorded as allocated does. Its class is not known for sure: a guaranteed
+// pod counts as a burstable one until its spec is known.
+func (a *Agent) shareOf(p *pod.Pod) qos.Share {
+	if p.Spec == nil && p.CurrentSandbox().Cgroup == "" {
+		held := a.heldBy(p)
+		return qos.ShareOf(held, criconfig.QOS(held))
+	}
+	return p.Share(&a.state.Node.Cgroups)
+}
+
+// lacksShares reports whether there are orphans of a kubelet, and what the kubelet has recorded is
+// still to be read.
+func (a *Agent) lacksShares() bool {
+	return !a.state.Allocation.IsLoaded() && slices.ContainsFunc(a.podUIDs, func(uid string) bool {
+		p := a.state.Pods[uid]
+		return p.Spec == nil && p.CurrentSandbox() != nil && p.CurrentSandbox().Cgroup == ""
+	})
+}
+
 func (a *Agent) dropShare(uid string) {
 	if a.state.QOS.Drop(uid) {
 		a.queue.enqueue(qos.Owner)
@@ -47,7 +76,7 @@ func (a *Agent) dropShare(uid string) {
 }
 
 func (a *Agent) qosEnv() *qos.Env {
-	return &qos.Env{Layout: &a.state.Node.Cgroups, Listed: !a.state.Relist.AsOf.IsZero(),
+	return &qos.Env{Layout: &a.state.Node.Cgroups, Listed: !a.state.Relist.AsOf.IsZero() && !a.lacksShares(),
 		Effects: &a.effects, Enqueue: a.enqueuePod,
 		Node: nodeobject.Reference(a.state.Node.Name)}
 }

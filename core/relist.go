@@ -65,9 +65,7 @@ func (a *Agent) applyRelist() {
 	a.indexObjects()
 	a.release(a.dueSetAside(issued), s.Now)
 	if first {
-		for _, uid := range a.podUIDs {
-			a.countShare(s.Pods[uid])
-		}
+		a.countAllShares()
 		a.reconcileAllPods(s.Now)
 		a.queue.enqueue(qos.Owner)
 	}

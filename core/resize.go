@@ -195,6 +195,9 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 	}
 	s.Allocation.Waiting = nil
 	if !loaded && s.Allocation.IsLoaded() {
+		if !s.Relist.AsOf.IsZero() {
+			a.countAllShares()
+		}
 		a.reconcileAllPods(ev.Time)
 	}
 	a.retryResizes("")

@@ -20,10 +20,13 @@ func (a *Agent) handleRuntimeCompletion(r op.Record, ev world.Event) {
 	}
 	notReady, network := s.Runtime.NotReadyMessage(), s.Runtime.NetworkNotReadyMessage()
 	wasKnown := !s.Runtime.AsOf.IsZero()
-	name := s.Runtime.Name
+	name, knewRuntime := s.Runtime.Name, a.knowsRuntime()
 	s.Runtime.HandleCompletion(r, ev, &a.effects)
 	if s.Runtime.Name != name {
 		clear(a.servedPods) // container IDs begin with the name of the runtime
+	}
+	if !knewRuntime && a.knowsRuntime() {
+		a.enqueueStatuses() // those of containers have waited for it
 	}
 	a.enqueueNode()
 	a.queue.enqueue(runtime.CIDROwner)

@@ -34,8 +34,9 @@ func (a *Agent) planStatus(uid string) time.Time {
 	p := s.Pods[uid]
 	desired := statuswriter.Desired{NothingLeft: p == nil && !s.Relist.AsOf.IsZero() ||
 		p != nil && p.OnlyRuntimeRecordsLeft && a.isAPIPod(p)}
-	if p != nil && (podstatus.IsIncomplete(p) || p.NoLongerDesired && !a.isAPIPod(p) &&
-		(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase))) {
+	if p != nil && (podstatus.IsIncomplete(p) || !a.knowsRuntime() && len(p.Containers) > 0 ||
+		p.NoLongerDesired && !a.isAPIPod(p) &&
+			(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase))) {
 		// A status that is only partly known is not written. Neither is the end of a static pod that is
 		// no longer desired: its mirror is about to be deleted, or belongs to the next pod of the same
 		// manifest by then.
@@ -61,6 +62,19 @@ func (a *Agent) planStatus(uid string) time.Time {
 		a.enqueuePod(uid)
 	}
 	return wake
+}
+
+// knowsRuntime reports whether the name and the features of the runtime are known, which the statuses
+// of containers have.
+func (a *Agent) knowsRuntime() bool {
+	return a.state.Runtime.Name != "" && !a.state.Runtime.AsOf.IsZero()
+}
+
+// enqueueStatuses has all statuses compared again.
+func (a *Agent) enqueueStatuses() {
+	for _, uid := range slices.Sorted(maps.Keys(a.state.StatusWriter.Entries)) {
+		a.queue.enqueue(statuswriter.Key(uid))
+	}
 }
 
 // reportedPod returns a pod with the status that is written to the API server; nil if the agent has

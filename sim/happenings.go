@@ -28,7 +28,12 @@ func (r *run) schedule() {
 			r.agenda.At(plan.Start.Add(time.Duration(h.At)), func() { r.carryOut(h) })
 		}
 	}
-	r.bootAgent()
+	if t := r.plan.TakeOver; t != nil {
+		r.runKubelet(t)
+		r.agenda.At(plan.Start.Add(time.Duration(t.Down)), r.bootAgent)
+	} else {
+		r.bootAgent()
+	}
 	r.startPolling()
 }
 

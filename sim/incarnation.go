@@ -145,7 +145,7 @@ func (r *run) uptime() time.Duration {
 	const beforeAgent = 20 * time.Second
 	on := r.rebootedAt
 	if on.IsZero() {
-		on = plan.Start
+		on = r.plan.Beginning()
 	}
 	return r.agenda.Now().Sub(on) + beforeAgent
 }
@@ -194,6 +194,7 @@ func (r *run) killAgent(down plan.Duration) {
 	}
 	r.oracles.AgentKilled(r.agenda.Now())
 	r.marks.AgentKilled()
+	r.checkBack(false)
 	r.agenda.After(time.Duration(down), r.bootAgent)
 }
 

@@ -156,6 +156,7 @@ func (r *run) execute() *Verdict {
 	}
 	if !r.isDone() {
 		r.checkExpectations()
+		r.checkBack(true)
 	}
 	return &Verdict{
 		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,
@@ -173,7 +174,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{plan: spec, opts: opts, agenda: agenda.New(plan.Start, spec.Seed),
+	r := &run{plan: spec, opts: opts, agenda: agenda.New(spec.Beginning(), spec.Seed),
 		injector: faults.NewInjector(spec, plan.Start), truth: &truth.Log{},
 		marks: marks.NewWatcher(), hash: canonical.NewHash(plan.Start), startTimes: newStartTimes(),
 		fullNames: map[string]string{}}

@@ -159,6 +159,10 @@ type WriteDir struct {
 	GID *int64 `json:"gid,omitempty"`
 }
 
+// WriteDirMode are the permission bits of a directory that WriteDir creates, which are those that a
+// kubelet gives it.
+const WriteDirMode = 0o777
+
 // DirFile is one file of a WriteDir.
 type DirFile struct {
 	// Path is relative to the directory and may contain slashes. It is KindInvalid if it has an

@@ -146,8 +146,8 @@ func TestPullPolicyDependsOnTag(t *testing.T) {
 	}
 }
 
-// For any pod: defaults are idempotent, do not overwrite set fields, and do not change the hash of a
-// container.
+// For any pod: defaults are idempotent, do not overwrite set fields, and do not change the hash of
+// a container.
 func TestDefaultsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := generatePod(t)

@@ -48,7 +48,8 @@ func writeInternal(w io.Writer, pod *v1.Pod) {
 		delete(internal.Annotations, "pod.alpha.kubernetes.io/"+state)
 		delete(internal.Annotations, "pod.beta.kubernetes.io/"+state)
 	}
-	t := text{w: w, spec: reflect.ValueOf(&internal.Spec).Elem(), fields: map[reflect.Type][]internalField{}}
+	t := text{w: w, spec: reflect.ValueOf(&internal.Spec).Elem(),
+		fields: map[reflect.Type][]internalField{}}
 	t.buffer = append(t.buffer, "(*core.Pod)"...)
 	t.writeValue(reflect.ValueOf(&internal))
 	t.flush()
@@ -124,23 +125,28 @@ func (t *text) writeSlice(v reflect.Value) {
 	t.buffer = append(t.buffer, ']')
 }
 
-// writeMap writes a map, whose keys are texts.
+// writeMap writes a map. A pod has maps of two types.
 func (t *text) writeMap(v reflect.Value) {
 	if v.IsNil() {
 		t.buffer = append(t.buffer, "<nil>"...)
 		return
 	}
 	t.buffer = append(t.buffer, "map["...)
-	keys := v.MapKeys()
-	slices.SortFunc(keys, func(a, b reflect.Value) int {
-		return strings.Compare(a.String(), b.String())
-	})
-	for i, key := range keys {
-		if i > 0 {
-			t.buffer = append(t.buffer, ' ')
+	space := ""
+	if list := reflect.TypeFor[v1.ResourceList](); v.CanConvert(list) {
+		list := v.Convert(list).Interface().(v1.ResourceList)
+		for _, key := range slices.Sorted(maps.Keys(list)) {
+			t.buffer = append(append(append(t.buffer, space...), key...), ':')
+			t.writeValue(reflect.ValueOf(list[key]))
+			space = " "
 		}
-		t.buffer = append(append(t.buffer, key.String()...), ':')
-		t.writeValue(v.MapIndex(key))
+	} else {
+		texts := v.Interface().(map[string]string)
+		for _, key := range slices.Sorted(maps.Keys(texts)) {
+			t.buffer = append(append(append(t.buffer, space...), key...), ':')
+			t.buffer = append(t.buffer, texts[key]...)
+			space = " "
+		}
 	}
 	t.buffer = append(t.buffer, ']')
 }

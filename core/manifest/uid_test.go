@@ -3,10 +3,10 @@ package manifest
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -39,7 +39,7 @@ func TestUIDsAreTheKubelets(t *testing.T) {
 			{OriginFile, "/etc/kubernetes/manifests/" + fields[0], "node-1"},
 			{OriginHTTP, "http://manifests.test/" + fields[0], "node-1"},
 		} {
-			pod := &v1.Pod{TypeMeta: metav1.TypeMeta{}}
+			pod := &v1.Pod{}
 			if _, err := document.Decode(doc, pod); err != nil {
 				t.Fatalf("%s: %v", fields[0], err)
 			}
@@ -51,4 +51,32 @@ func TestUIDsAreTheKubelets(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every type that a pod has can be written.
+func TestUIDsOfEveryType(t *testing.T) {
+	known := map[reflect.Type]bool{}
+	var check func(of reflect.Type)
+	check = func(of reflect.Type) {
+		if known[of] || of == reflect.TypeFor[*time.Location]() {
+			return
+		}
+		known[of] = true
+		switch of.Kind() {
+		case reflect.Struct:
+			for i := range of.NumField() {
+				check(of.Field(i).Type)
+			}
+		case reflect.Pointer, reflect.Slice:
+			check(of.Elem())
+		case reflect.Map:
+			if !of.ConvertibleTo(reflect.TypeFor[v1.ResourceList]()) &&
+				of != reflect.TypeFor[map[string]string]() {
+				t.Errorf("a map of type %s", of)
+			}
+		case reflect.Interface, reflect.Func, reflect.Chan, reflect.Float32, reflect.Float64:
+			t.Errorf("the type %s", of)
+		}
+	}
+	check(reflect.TypeFor[v1.Pod]())
 }

@@ -29,11 +29,14 @@ type Record struct {
 	Termination *Termination      `json:"termination,omitempty"`
 	Round       int               `json:"round,omitempty"`
 
-	Op         world.OpID     `json:"op,omitempty"`         // a read or write in flight
-	Writing    *recordContent `json:"writing,omitempty"`    // the content of the write in flight
-	DirMissing bool           `json:"dirMissing,omitempty"` // the pod's directory did not exist
-	Failures   int            `json:"failures,omitempty"`
-	NotBefore  time.Time      `json:"notBefore"`
+	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
+	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
+	// WritesReported is set if that is not older than what was reported of other agents' containers.
+	WritesReported bool `json:"writesReported,omitempty"`
+
+	DirMissing bool      `json:"dirMissing,omitempty"` // the pod's directory did not exist
+	Failures   int       `json:"failures,omitempty"`
+	NotBefore  time.Time `json:"notBefore"`
 }
 
 // ContainerRecord is the part of the record about one container.
@@ -119,7 +122,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	if err != nil {
 		panic("pod: the record of " + p.FullName() + " cannot be encoded: " + err.Error())
 	}
-	r.Writing = &current
+	r.Writing, r.WritesReported = &current, true
 	r.Op = env.Effects.Issue(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
@@ -202,7 +205,9 @@ func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
 	}
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(written)
-	p.Reported = nil // it has become a part of the record
+	if p.Record.WritesReported {
+		p.Reported = nil // it has become a part of the record
+	}
 }
 
 func (r *Record) setContent(c *recordContent) {
@@ -224,11 +229,10 @@ func (p *Pod) applyRecord(env *Env) {
 		record := p.persistedContainer(c.ID)
 		c.PostStart.Done, c.PostStart.Skip = record.PostStarted, c.FromOtherAgent
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
-			spec := probe.SpecOf(container, kind)
-			if spec == nil {
-				continue
+			if spec := probe.SpecOf(container, kind); spec != nil {
+				delay := hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds)
+				c.prober(kind).NextAt = env.Effects.Now().Add(delay)
 			}
-			c.prober(kind).NextAt = env.Effects.Now().Add(hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds))
 		}
 		p.adoptHealth(c, record)
 	}

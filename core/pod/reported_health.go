@@ -10,8 +10,8 @@ import (
 )
 
 // What the status at the API server says about containers that another agent has created, such as
-// the kubelet that this agent has replaced: no record has them. A probe that had succeeded then does
-// not begin again, so the pod stays ready (the kubelet's setReadyStateOnKubeletRestart).
+// the kubelet that this agent has replaced: no record has them. What their probes had found then
+// still counts, so the pod stays ready (the kubelet's setReadyStateOnKubeletRestart).
 
 // ObserveReported applies the status that the API server has for a static pod, which is that of its
 // mirror, and reports whether a container is healthier for it than was known.
@@ -26,7 +26,7 @@ func (p *Pod) ObserveReported(status *v1.PodStatus) bool {
 		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == record.ID })
 		if i >= 0 && p.Containers[i].FromOtherAgent && p.adoptHealth(&p.Containers[i], record) {
 			p.Reported = append(p.Reported, record)
-			changed = true
+			p.Record.WritesReported, changed = false, true
 		}
 	}
 	return changed

@@ -27,8 +27,8 @@ func fromKubelet(id string, started, ready bool) (*Pod, v1.PodStatus) {
 
 var noRecord = world.Errorf(world.KindNotFound, "", "none")
 
-// A container of a kubelet stays as the API server has it, until its probes say something else. It is
-// reported as such at once, and is durable later.
+// A container of a kubelet stays as the API server has it, until its probes say something else.
+// This is reported at once, and is durable later.
 func TestHealthReportedByOtherAgent(t *testing.T) {
 	for _, test := range []struct {
 		name                    string
@@ -91,6 +91,10 @@ func TestHealthReportedOfStaticPod(t *testing.T) {
 		}
 		if h := p.ReportableHealth(&p.Containers[0]); !h.Started || !h.Ready {
 			t.Errorf("mirror first %v: %+v", first, h)
+		}
+		r.complete("WriteFile", &world.Done{}, nil) // if the mirror came later, that of the time before
+		if h := p.ReportableHealth(&p.Containers[0]); !h.Started || !h.Ready {
+			t.Errorf("mirror first %v, after the record was written: %+v", first, h)
 		}
 		p.Containers[0].prober(probe.Readiness).Result = probe.Failure
 		if p.ObserveReported(&status) {

@@ -145,6 +145,9 @@ func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
 		if !c.isLive() {
 			continue
 		}
+		if c.FromOtherAgent && c.SidecarOrder == 0 { // the annotation of the order is this agent's own
+			c.SidecarOrder = p.sidecarOrder(c.Name)
+		}
 		if next == nil || c.SidecarOrder == 0 ||
 			next.SidecarOrder != 0 && c.SidecarOrder > next.SidecarOrder {
 			next = c

@@ -14,8 +14,9 @@ import (
 )
 
 // setContainerStatuses sets the statuses of the containers: of init containers in the order of the
-// spec, of others by name, as the kubelet does. A pod with more than budget.ContainersMax is not started. Of each kind, containers beyond the bound have no
-// status, unless they have run or the pod is static.
+// spec, of others by name, as the kubelet does. A pod with more than budget.ContainersMax is not
+// started. Of each kind, containers beyond the bound have no status, unless they have run or the
+// pod is static.
 func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runtimeName string) {
 	spec := &p.Spec.Spec
 	isReported := func(i int, name string) bool {

@@ -93,7 +93,26 @@ func podResources(p *pod.Pod, requests v1.ResourceList) *v1.ResourceRequirements
 			allocation.CPULimitMin)
 	}
 	has.Limits = withAmount(has.Limits, v1.ResourceMemory, set.MemoryBytes)
+	if stored.Phase == v1.PodRunning && stored.Resources != nil {
+		has.Limits = withReported(has.Limits, stored.Resources.Limits)
+	}
 	return &has
+}
+
+// withReported returns limits with those of a stored status that are not among them: a kubelet keeps
+// the limit that it has reported before the pod ran, although a container without a limit takes it
+// from the cgroup.
+func withReported(limits, stored v1.ResourceList) v1.ResourceList {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+		q, isReported := stored[name]
+		if _, exists := limits[name]; isReported && !exists {
+			if limits = maps.Clone(limits); limits == nil {
+				limits = v1.ResourceList{}
+			}
+			limits[name] = q
+		}
+	}
+	return limits
 }
 
 // withCPU returns a list of resources with an amount of CPU, in milli-CPUs, unless that and the

@@ -1,6 +1,7 @@
 package statuswriter
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -53,6 +54,8 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 		keepEnds(merged.ContainerStatuses, stored.ContainerStatuses)
 		keepEnds(merged.EphemeralContainerStatuses, stored.EphemeralContainerStatuses)
 	}
+	keepUninspected(merged.InitContainerStatuses, stored.InitContainerStatuses)
+	keepUninspected(merged.ContainerStatuses, stored.ContainerStatuses)
 	keepLastTermination(merged.InitContainerStatuses, stored.InitContainerStatuses)
 	keepLastTermination(merged.ContainerStatuses, stored.ContainerStatuses)
 	if IsTerminal(merged) {
@@ -140,6 +143,24 @@ func keepKnownOrRun(status, stored *v1.PodStatus) bool {
 	status.InitContainerStatuses, status.ContainerStatuses = inits, apps
 	status.EphemeralContainerStatuses = ephemeral
 	return len(inits)+len(apps)+len(ephemeral) > 0
+}
+
+// keepUninspected keeps what the stored status has of a running container that an agent which has just
+// started could not inspect yet.
+func keepUninspected(statuses, stored []v1.ContainerStatus) {
+	for i := range statuses {
+		s := &statuses[i]
+		j := indexByName(stored, s.Name, i)
+		if j < 0 || s.ContainerID == "" || stored[j].ContainerID != s.ContainerID {
+			continue
+		}
+		s.ImageID = cmp.Or(s.ImageID, stored[j].ImageID)
+		s.User = cmp.Or(s.User, stored[j].User)
+		if now, was := s.State.Running, stored[j].State.Running; now != nil && was != nil &&
+			now.StartedAt.IsZero() {
+			s.State.Running = was
+		}
+	}
 }
 
 // keepEnds keeps the stored termination of each container of a terminal pod whose run the runtime

@@ -51,7 +51,7 @@ func writeDir(ctx context.Context, m *world.WriteDir) error {
 	if err != nil {
 		return err
 	}
-	if err := makeDir(&world.MakeDir{Path: m.Path, Mode: 0o755}); err != nil {
+	if err := makeDir(&world.MakeDir{Path: m.Path, Mode: world.WriteDirMode}); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(m.Path)

@@ -26,7 +26,7 @@ func (d *Disk) writeDir(call *wire.Call, req *world.WriteDir) {
 	}
 	made := false
 	if err == nil {
-		made, err = d.mkdirAll(call.Name, req.Path, 0o755)
+		made, err = d.mkdirAll(call.Name, req.Path, world.WriteDirMode)
 	}
 	if err == nil {
 		err = d.checkDataLink(call.Name, req.Path)

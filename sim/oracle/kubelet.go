@@ -1,12 +1,15 @@
 package oracle
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"path"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/dump"
 )
 
 // What the node agent has to write under the names of the kubelet. These are the judge's own
@@ -32,9 +35,13 @@ func mirroredUID(object *v1.Pod) string { return object.Annotations["kubernetes.
 // containerHash returns the hash that a container is annotated with. It changes with the name and
 // the image alone (kubernetes issues 63814, 129385).
 func containerHash(c *v1.Container) string {
+	data, err := json.Marshal(map[string]string{"image": c.Image, "name": c.Name})
+	if err != nil {
+		panic("oracle: " + err.Error()) // a text has JSON
+	}
 	sum := fnv.New32a()
-	fmt.Fprintf(sum, "%s\x00%s", c.Name, c.Image)
-	return fmt.Sprintf("%08x", sum.Sum32())
+	fmt.Fprint(sum, dump.ForHash(data)) // as HashContainer does
+	return strconv.FormatUint(uint64(sum.Sum32()), 16)
 }
 
 // volumePath returns the path of a volume of the pod that has a directory; empty if the runtime

@@ -32,6 +32,7 @@ type model struct {
 	agentStarts       int                     // how many incarnations there were
 	calmExcuse        string                  // the first excuse that was taken in a calm run
 	agentDown         bool                    // no incarnation of the agent runs
+	kubeletRuns       bool                    // a kubelet has the node, and no agent has run yet
 	healedAt          time.Time               // zero: faults may still apply
 	now               time.Time
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
@@ -289,7 +290,7 @@ func (m *model) unsetDesired(now time.Time, uid string) {
 // agentStarted begins an incarnation of the agent. The new incarnation cannot know that its
 // predecessor was about to kill a container that is still desired.
 func (m *model) agentStarted(now time.Time) {
-	m.agentStartedAt, m.agentDown = now, false
+	m.agentStartedAt, m.agentDown, m.kubeletRuns = now, false, false
 	if m.nextAllocatable != nil {
 		m.setAllocatable(m.nextAllocatable)
 		m.nextAllocatable = nil

@@ -99,6 +99,9 @@ func (m *model) newContainer(f *truth.Fact) *container {
 	if last := p.historyOf(c.name).last; last == nil || !p.mayHaveRestarted(last, f.Limits) {
 		c.minBackoff = nextBackoff(last, c.hash, m.opts.BackoffMax)
 	}
+	if m.kubeletRuns {
+		c.minBackoff = 0 // a kubelet has it in memory alone
+	}
 	c.createdAt, c.podFullName = f.Time, f.PodNamespace+"/"+f.PodName
 	if c.spec = p.specOf(c.name, c.hash); c.spec != nil {
 		c.handlers = handlersOf(c.spec)

@@ -183,7 +183,7 @@ func oracles() []oracle {
 		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiDevices{}, &csiExpand{},
 		&ephemeralContainers{}, &httpAPI{},
-		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
+		&nothingChanges{}, &isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
 }
 
@@ -239,8 +239,8 @@ func (s *Set) CheckServed(now time.Time, pods []*v1.Pod) {
 // report records the first violation of an oracle. Later ones of the same oracle are dropped.
 func (s *Set) report(o oracle, problem *finding, now time.Time) {
 	name := o.describe().Name
-	if s.violated[name] {
-		return
+	if s.violated[name] || s.model.kubeletRuns {
+		return // it is not judged
 	}
 	s.violated[name] = true
 	if problem.time.IsZero() {

@@ -46,6 +46,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addPressures()
 	g.addPlugins()
 	g.addCSIDrivers()
+	g.addTakeOver()
 	g.plan.Spec.Growths = s.Spec.Growths.draw(g.stream("growths"))
 	g.plan.Spec.BindsWithin = Duration(s.Spec.BindsWithin.draw(g.stream("binds within")))
 	g.sortHappenings()

@@ -36,6 +36,8 @@ type Spec struct {
 	// Quiet is how long all pods must stay settled before the run ends: QuietDefault if zero.
 	Quiet Duration `json:"quiet,omitempty"`
 	Node  Node     `json:"node,omitempty"`
+	// TakeOver says how a kubelet has run the node before the agent. Nil: the node is new.
+	TakeOver *TakeOver `json:"takeOver,omitempty"`
 
 	Pods   []Pod   `json:"pods"`
 	Images []Image `json:"images,omitempty"`
@@ -139,7 +141,7 @@ func (p *Plan) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{
-		s.validateObjects, s.validateHappenings, s.validateExpectations,
+		s.validateObjects, s.validateHappenings, s.validateExpectations, s.validateTakeOver,
 	} {
 		if err := validate(); err != nil {
 			return err

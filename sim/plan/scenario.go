@@ -45,9 +45,11 @@ type ScenarioSpec struct {
 	Actors    ActorRange       `json:"actors,omitempty"`
 	// Pressures are changes of what the machine uses besides its pods.
 	Pressures PressureRange `json:"pressures,omitempty"`
-	Plugins   PluginRange   `json:"plugins,omitempty"`
-	CSI       CSIRange      `json:"csi,omitempty"`
-	Objects   []Object      `json:"objects,omitempty"` // of the API server
+	// TakeOver is how a kubelet has run the node before the agent. Nil: the node is new.
+	TakeOver *TakeOverRange `json:"takeOver,omitempty"`
+	Plugins  PluginRange    `json:"plugins,omitempty"`
+	CSI      CSIRange       `json:"csi,omitempty"`
+	Objects  []Object       `json:"objects,omitempty"` // of the API server
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths Count `json:"growths,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.

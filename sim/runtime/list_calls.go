@@ -143,3 +143,15 @@ func (s *sandbox) statusResponse() *runtimeapi.PodSandboxStatusResponse {
 	}
 	return s.cachedStatus
 }
+
+// Statuses returns what PodSandboxStatus and ContainerStatus answer for everything that there is.
+func (r *Runtime) Statuses() (sandboxes []*runtimeapi.PodSandboxStatus,
+	containers []*runtimeapi.ContainerStatus) {
+	for _, s := range r.sandboxOrder {
+		sandboxes = append(sandboxes, s.statusResponse().Status)
+	}
+	for _, c := range r.containerOrder {
+		containers = append(containers, c.statusResponse().Status)
+	}
+	return sandboxes, containers
+}

@@ -77,7 +77,9 @@ func writesWholeDir(f *folder) {
 	mode, _ := f.w.ModeAndGroup(f.path("a/volume/" + hidden + "/key"))
 	f.check(mode == 0o600, "mode %o", mode)
 	mode, _ = f.w.ModeAndGroup(f.path("a/volume/" + hidden))
-	f.check(mode == 0o755, "mode of the directory %o", mode)
+	f.check(mode == 0o755, "mode of the hidden directory %o", mode)
+	mode, _ = f.w.ModeAndGroup(f.path("a/volume"))
+	f.check(mode == world.WriteDirMode, "mode of the directory %o", mode)
 	read := f.read("a/volume")
 	f.check(len(read.Files) == 1 && read.Files[0].Name == "key", "read %+v", read)
 }
@@ -217,7 +219,8 @@ func writesDirOfGroup(f *folder) {
 		f.check(mode == want && group == gid, "%q has mode %o, group %d", name, mode, group)
 	}
 	mode, group := f.w.ModeAndGroup(f.path("volume"))
-	f.check(mode == 0o2755 && group == gid, "the root has mode %o, group %d", mode, group)
+	f.check(mode == 0o2000|world.WriteDirMode && group == gid, "the root has mode %o, group %d", mode,
+		group)
 	f.mustDo(&world.WriteDir{Path: f.path("volume"), Files: files, GID: &gid})
 	f.check(f.payloadDir("volume") == hidden, "the same content was written again")
 	gid = 4712

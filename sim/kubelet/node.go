@@ -1,0 +1,163 @@
+package kubelet
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"seedlet.dev/world"
+)
+
+// registerNode creates the Node, its lease and its CSINode, and the cgroups above those of the
+// pods, once. It reports whether the Node exists.
+func (k *Kubelet) registerNode() bool {
+	if k.nodeUID != "" {
+		return true
+	}
+	for _, tier := range k.tiers() {
+		k.do(call{}, world.PortHost, tier)
+	}
+	if k.opts.Server.Object(world.ResourceNodes, "", k.opts.Name).Node == nil {
+		k.admin(&world.CreateObject{Object: world.Object{Node: &v1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: k.opts.Name, Labels: map[string]string{v1.LabelHostname: k.opts.Name,
+				v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64",
+				"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64"},
+			Annotations: map[string]string{
+				"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+		}}}})
+	}
+	node := k.opts.Server.Object(world.ResourceNodes, "", k.opts.Name).Node
+	k.nodeUID = string(node.UID)
+	k.admin(&world.PatchObject{Resource: world.ResourceNodes, Name: k.opts.Name, Status: true,
+		Patch: []byte(encode(map[string]any{"status": k.nodeStatus()}))})
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.opts.Name,
+		UID: node.UID}}
+	now := metav1.NewMicroTime(k.opts.Agenda.Now())
+	k.admin(&world.CreateObject{Object: world.Object{Lease: &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceNodeLease, Name: k.opts.Name,
+			OwnerReferences: owner},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &k.opts.Name,
+			LeaseDurationSeconds: new(int32(40)), RenewTime: &now}}}})
+	k.admin(&world.CreateObject{Object: world.Object{CSINode: &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: k.opts.Name, OwnerReferences: owner}}}})
+	k.renewLease()
+	return true
+}
+
+// admin makes a request of the kubelet that cannot fail.
+func (k *Kubelet) admin(body any) { _, _ = k.opts.Server.Admin("kubelet", body) }
+
+const leasePeriod = 10 * time.Second
+
+func (k *Kubelet) renewLease() {
+	if k.ended {
+		return
+	}
+	now := k.opts.Agenda.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	k.admin(&world.PatchObject{Resource: world.ResourceLeases, Namespace: v1.NamespaceNodeLease,
+		Name: k.opts.Name, Patch: []byte(encode(map[string]any{
+			"spec": map[string]any{"renewTime": now}}))})
+	k.opts.Agenda.After(leasePeriod, k.renewLease)
+}
+
+func (k *Kubelet) nodeStatus() *v1.NodeStatus {
+	now := metav1.NewTime(k.opts.Agenda.Now())
+	condition := func(t v1.NodeConditionType, status v1.ConditionStatus,
+		reason, message string) v1.NodeCondition {
+		return v1.NodeCondition{Type: t, Status: status, Reason: reason, Message: message,
+			LastHeartbeatTime: now, LastTransitionTime: now}
+	}
+	capacity := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewQuantity(int64(k.opts.CPUs), resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(k.opts.MemoryBytes, resource.BinarySI),
+		v1.ResourcePods:   *resource.NewQuantity(110, resource.DecimalSI),
+	}
+	return &v1.NodeStatus{
+		Capacity: capacity, Allocatable: capacity,
+		Conditions: []v1.NodeCondition{
+			condition(v1.NodeMemoryPressure, v1.ConditionFalse, "KubeletHasSufficientMemory",
+				"kubelet has sufficient memory available"),
+			condition(v1.NodeDiskPressure, v1.ConditionFalse, "KubeletHasNoDiskPressure",
+				"kubelet has no disk pressure"),
+			condition(v1.NodePIDPressure, v1.ConditionFalse, "KubeletHasSufficientPID",
+				"kubelet has sufficient PID available"),
+			condition(v1.NodeReady, v1.ConditionTrue, "KubeletReady",
+				"kubelet is posting ready status"),
+		},
+		Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: k.opts.IP},
+			{Type: v1.NodeHostName, Address: k.opts.Name}},
+		NodeInfo: v1.NodeSystemInfo{KubeletVersion: "v1.36.3", OperatingSystem: "linux",
+			Architecture: "amd64"},
+	}
+}
+
+// mirrorStep creates the mirror of a static pod.
+func (k *Kubelet) mirrorStep(p *pod) *step {
+	if k.opts.Server.Object(world.ResourcePods, p.object.Namespace, p.object.Name).Pod != nil {
+		return nil
+	}
+	mirror := p.object.DeepCopy()
+	mirror.UID = ""
+	mirror.Annotations = maps.Clone(p.object.Annotations)
+	mirror.Annotations[annotationMirror] = p.object.Annotations[annotationConfig]
+	mirror.Annotations[annotationSeen] = podAnnotations(p)[annotationSeen]
+	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node",
+		Name: k.opts.Name, UID: types.UID(k.nodeUID), Controller: new(true)}}
+	return &step{"mirror", world.PortAPI, &world.CreateObject{Object: world.Object{Pod: mirror}}}
+}
+
+// checkpoint is a file of the kubelet with a checksum of its data.
+type checkpoint struct {
+	Data     string `json:"data"`
+	Checksum uint64 `json:"checksum"`
+}
+
+// resourcesOfPod is the entry of a pod in the files of allocated and of actuated resources.
+type resourcesOfPod struct {
+	ContainerResources map[string]v1.ResourceRequirements
+	PodLevelResources  *v1.ResourceRequirements
+}
+
+// writeCheckpoints writes the files that the kubelet keeps in its root directory.
+func (k *Kubelet) writeCheckpoints() {
+	entries := map[string]resourcesOfPod{}
+	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
+		p := k.pods[uid]
+		if p.done["object"] || !p.done["dir "+k.dir(p)] {
+			continue
+		}
+		containers := map[string]v1.ResourceRequirements{}
+		for _, list := range [][]v1.Container{p.object.Spec.InitContainers,
+			p.object.Spec.Containers} {
+			for _, c := range list {
+				if isSidecar(&c) || !isInit(&p.object.Spec, &c) {
+					containers[c.Name] = c.Resources
+				}
+			}
+		}
+		entries[uid] = resourcesOfPod{ContainerResources: containers}
+	}
+	data := encode(map[string]any{"entries": entries})
+	for _, name := range []string{"allocated_pods_state", "actuated_pods_state"} {
+		k.opts.Disk.Write(path.Join(k.opts.RootDir, name),
+			[]byte(encode(checkpoint{data, checksum(data)})))
+	}
+	for name, text := range idleManagers { //ordered: each file by itself
+		k.opts.Disk.Write(path.Join(k.opts.RootDir, name), []byte(text))
+	}
+	k.opts.Disk.Sync()
+}
+
+// idleManagers are the state files of managers with the policy none, as a kubelet 1.36 leaves them.
+var idleManagers = map[string]string{
+	"cpu_manager_state":    `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`,
+	"memory_manager_state": `{"policyName":"None","machineState":{},"checksum":4236770233}`,
+}

@@ -1,0 +1,433 @@
+package oracle
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"seedlet.dev/sim/truth"
+	api "seedlet.dev/world"
+)
+
+// nothingChanges fires when an agent that takes over the node of a kubelet changes what is right
+// there: it makes, starts, stops or removes a sandbox or a container of a pod, unmounts or removes
+// files of it, writes a file that the kubelet has left, changes its cgroup, its status or its
+// mirror, or takes back that it, or the Node, is ready.
+//
+// A pod is judged as long as nothing but the agent changes it: its spec, a process that exits, a
+// probe that has another result. A container that was to run again, or for the first time, when the
+// kubelet ended may be made; the status of its pod is not judged. Three fields of a status may
+// change by rule, since an agent cannot know what the kubelet had in memory: see withoutUnknown.
+type nothingChanges struct {
+	at    time.Time // when the kubelet ended; zero: there was none
+	pods  map[string]*takenPod
+	files map[string]bool // that the kubelet has left in its root directory
+	node  v1.NodeCondition
+}
+
+// takenPod is what the kubelet has left of a pod.
+type takenPod struct {
+	sandbox    string          // its ready sandbox
+	containers map[string]bool // by ID
+	oldLogs    map[string]bool // the logs of the runs in old
+	old        map[string]bool // runs that have ended, and another one of their container has too
+	isRight    map[string]bool // by name of a container: its newest run need not be followed by another
+	isRenamed  bool            // the kubelet ran it, but the agent has another UID for it
+	isRestless bool            // something was to be done when the kubelet ended
+	isChanged  bool            // something but the agent has changed the pod
+	status     *v1.PodStatus   // at the API server
+	cgroups    map[string]truth.Limits
+}
+
+func (*nothingChanges) describe() Entry {
+	return Entry{"nothing-changes", "An agent that takes over the node of a kubelet changes nothing " +
+		"of a pod that nothing else changes: no container, sandbox, volume, file, status or mirror; " +
+		"and neither the pod nor the Node is reported as not ready."}
+}
+
+// KubeletStarted reports that a kubelet runs the node before the first agent. It is not judged.
+func (s *Set) KubeletStarted() { s.model.kubeletRuns = true }
+
+// KubeletEnded reports that the kubelet has ended. The agent begins with what it has left.
+func (s *Set) KubeletEnded(now time.Time) {
+	s.model.agentKilled(now) // as an agent that ends
+	for _, o := range s.factOracles {
+		if o, isIt := o.(*nothingChanges); isIt {
+			o.begin(s.model, now)
+		}
+	}
+}
+
+// begin records what there is.
+func (o *nothingChanges) begin(m *model, now time.Time) {
+	o.at, o.pods = now, map[string]*takenPod{}
+	for _, p := range m.podsInOrder {
+		o.pods[p.uid] = m.takenPod(p)
+	}
+	if m.objects.node != nil {
+		o.node = readyCondition(m.objects.node)
+	}
+}
+
+func (m *model) takenPod(p *pod) *takenPod {
+	t := &takenPod{containers: map[string]bool{}, isRight: map[string]bool{}, old: map[string]bool{},
+		oldLogs: map[string]bool{},
+		cgroups: map[string]truth.Limits{}}
+	for _, s := range p.sandboxes {
+		if s.ready {
+			t.sandbox = s.id
+		}
+	}
+	for _, c := range p.containers {
+		t.containers[c.id] = true
+		t.old[c.id] = slices.ContainsFunc(p.containers, func(o *container) bool {
+			return o.name == c.name && o.attempt > c.attempt && o.state == exited
+		})
+		t.oldLogs[c.logPath] = t.old[c.id]
+	}
+	for dir, limits := range m.cgroups { //ordered: into a map
+		if ownerOfCgroup(dir) == escapeUID(p.uid) {
+			t.cgroups[dir] = limits
+		}
+	}
+	if object := m.objects.pods[p.fullName.name]; object != nil {
+		t.status = object.Status.DeepCopy()
+	}
+	if p.spec == nil { // nothing has it; an agent with another UID for its manifest would stop it
+		t.isRestless = true
+		t.isRenamed = slices.ContainsFunc(p.fullName.pods, func(o *pod) bool { return o.spec != nil })
+		t.isChanged = !t.isRenamed
+		return t
+	}
+	for _, list := range [][]v1.Container{p.spec.Spec.InitContainers, p.spec.Spec.Containers} {
+		for i := range list {
+			c := p.newestRun(list[i].Name)
+			t.isRight[list[i].Name] = c != nil && (c.state == running ||
+				c.state == exited && (p.isFinalRun(c) || p.isCompletedInit(c)))
+			t.isRestless = t.isRestless || !t.isRight[list[i].Name]
+		}
+	}
+	hasEnded := p.hasExitedForGood()
+	t.isRestless = t.isRestless || t.status == nil || hasEnded != isTerminalPhase(t.status.Phase) ||
+		hasEnded == (t.sandbox != "") || hasEnded && len(t.cgroups) > 0 || t.isBehind(p)
+	return t
+}
+
+// isCompletedInit reports whether a run is that of an init container that is done.
+func (p *pod) isCompletedInit(c *container) bool {
+	return p.isInitContainer(c.name) && p.sidecarPosition(c.name) == 0 && c.exitCode == 0
+}
+
+// isBehind reports whether the status is older than what the pod has: the kubelet ended before it
+// wrote the next one, or a probe has not had a result yet.
+func (t *takenPod) isBehind(p *pod) bool {
+	for _, list := range [][]v1.ContainerStatus{t.status.InitContainerStatuses,
+		t.status.ContainerStatuses} {
+		for i := range list {
+			c, status := p.newestRun(list[i].Name), &list[i]
+			isReported := c != nil && strings.HasSuffix(status.ContainerID, c.id)
+			if !isReported || (c.state == running) != (status.State.Running != nil) ||
+				c.state == running && !status.Ready {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func readyCondition(node *v1.Node) v1.NodeCondition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1.NodeReady {
+			return c
+		}
+	}
+	return v1.NodeCondition{}
+}
+
+func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
+	if m.kubeletRuns && o.at.IsZero() {
+		o.noteFile(m, f)
+		return nil
+	}
+	if o.at.IsZero() || f.Kind == truth.PowerLost {
+		o.at, o.pods = time.Time{}, nil // what a reboot changes is judged by others
+		return nil
+	}
+	if f.Write != nil {
+		return o.checkWrite(m, f)
+	}
+	uid := f.PodUID
+	if p := m.podOfPath(f.Path); uid == "" && p != nil && f.Path != "" {
+		uid = p.uid
+	}
+	t := o.pods[uid]
+	if t == nil {
+		if f.Kind == truth.PathRemoved && f.Cause == "" && o.files[f.Path] ||
+			f.Kind == truth.PathWritten && f.Cause == "" && o.files[f.Path] && !isRecord(f.Path) {
+			return findingf("%s, which a kubelet has left, was written or removed", f.Path)
+		}
+		return nil
+	}
+	p := m.pods[uid]
+	t.isChanged = t.isChanged || p.spec == nil && !t.isRenamed || p.desiredAt.After(o.at) || p.removedAt.After(o.at)
+	if what := o.describeAction(t, f); what != "" && !t.isChanged && !m.mayBeFromKubelet(o, f) {
+		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s", p, what)
+	}
+	t.isChanged = t.isChanged || changesPod(m, t, f)
+	return nil
+}
+
+// kubeletCallBound is how long a call that the kubelet had made may still take effect.
+const kubeletCallBound = 2 * time.Second
+
+// mayBeFromKubelet reports whether a fact may be of a call that the kubelet has made.
+func (m *model) mayBeFromKubelet(o *nothingChanges, f *truth.Fact) bool {
+	return m.agentStarts == 0 || f.Time.Sub(o.at) < kubeletCallBound && m.agentStartedAt.Equal(f.Time)
+}
+
+// isRecord reports whether a file in the root directory holds what changes with the pods: another
+// oracle judges its content.
+func isRecord(file string) bool {
+	return strings.HasSuffix(file, "ed_pods_state") // allocated and actuated
+}
+
+func (o *nothingChanges) noteFile(m *model, f *truth.Fact) {
+	if o.files == nil {
+		o.files = map[string]bool{}
+	}
+	if f.Kind == truth.PathWritten && isWithin(f.Path, path.Dir(m.opts.PodsDir)) {
+		o.files[f.Path] = true
+	}
+}
+
+// describeAction returns what the agent does to a pod by a fact that it must not do; empty if
+// nothing.
+func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
+	byAgent := f.Cause == "" || isRequestedBy(f.Cause)
+	switch f.Kind {
+	case truth.SandboxCreated:
+		if t.sandbox != "" || !t.isRestless {
+			return "another sandbox was created"
+		}
+	case truth.SandboxStopped, truth.SandboxRemoved:
+		if f.SandboxID == t.sandbox && byAgent || f.Kind == truth.SandboxRemoved && byAgent &&
+			!t.isRestless {
+			return "its sandbox was stopped or removed"
+		}
+	case truth.ContainerCreated:
+		if t.isRight[f.Container] {
+			return "another run of container " + f.Container + " was created"
+		}
+	case truth.StopRequested:
+		return "container " + f.Container + " was stopped"
+	case truth.ContainerRemoved:
+		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent && !t.old[f.ContainerID] {
+			return "a run of container " + f.Container + " was removed"
+		}
+	case truth.CgroupRemoved:
+		if !t.isRestless {
+			return "its cgroup was removed"
+		}
+	case truth.CgroupCreated:
+		if before, existed := t.cgroups[f.Path]; existed && before != f.Limits && f.Cause == "" {
+			return fmt.Sprintf("its cgroup got other limits: %+v, before %+v", f.Limits, before)
+		}
+	case truth.Unmounted:
+		return f.Path + " was unmounted"
+	case truth.PathRemoved:
+		// When a pod has ended, an agent removes its /etc/hosts with its volumes; see the differences.
+		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts")
+		if f.Cause == "" && !isOfEnd && !t.oldLogs[f.Path] && (o.files[f.Path] || !t.isRestless) {
+			return f.Path + " was removed"
+		}
+	case truth.PathWritten:
+		if o.files[f.Path] && f.Cause == "" && !t.isRestless {
+			return f.Path + " was written"
+		}
+	}
+	return ""
+}
+
+func isRequestedBy(cause string) bool {
+	return cause == truth.CauseStop || cause == truth.CauseRemove || cause == truth.CauseSandbox
+}
+
+// changesPod reports whether a fact changes what is right for a pod, and is not by the agent.
+func changesPod(m *model, t *takenPod, f *truth.Fact) bool {
+	switch f.Kind {
+	case truth.ContainerExited, truth.SandboxStopped:
+		return !isRequestedBy(f.Cause)
+	case truth.ContainerRemoved, truth.SandboxRemoved:
+		return f.Cause == truth.CauseAdministrator
+	case truth.ContainerLost:
+		return true
+	case truth.HandlerEnded:
+		return f.Reply.Class() != truth.ReplySuccess
+	}
+	return false
+}
+
+// checkWrite checks a write to the API server.
+func (o *nothingChanges) checkWrite(m *model, f *truth.Fact) *finding {
+	w := f.Write
+	if w.Resource == api.ResourceNodes && w.Incarnation > 0 && w.After.Node != nil {
+		return o.checkNode(m, f)
+	}
+	object := w.Before.Pod
+	if object == nil {
+		object = w.After.Pod
+	}
+	if w.Resource != api.ResourcePods || object == nil {
+		return nil
+	}
+	uid := string(object.UID)
+	if isMirror(object) {
+		uid = mirroredUID(object)
+	}
+	t := o.pods[uid]
+	switch {
+	case t == nil || t.isChanged:
+	case w.Incarnation == 0:
+		t.isChanged = true
+	case m.pods[uid].spec == nil:
+	case f.Kind != truth.ObjectUpdated:
+		return findingf("pod %s was taken over as it is, but its object was deleted or created again",
+			m.pods[uid])
+	case m.agentStarts > 0:
+		return o.checkStatus(m, m.pods[uid], t, f)
+	}
+	return nil
+}
+
+// probeTroubleBound is how long before a status a probe may have failed by a fault.
+const probeTroubleBound = 10 * time.Second
+
+// checkStatus checks a status that the agent has written.
+func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fact) *finding {
+	if p.desiredAt.After(o.at) {
+		return nil
+	}
+	before, after := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
+	isProbed := !m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync", "HTTPGet")
+	if name := m.turnedUnready(before, after, t); name != "" && isProbed {
+		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s is "+
+			"reported as not ready", p, name)
+	}
+	if t.isRestless || !isProbed {
+		return nil
+	}
+	if a, b := withoutUnknown(before), withoutUnknown(after); !equality.Semantic.DeepEqual(a, b) {
+		return findingf("pod %s was taken over as it is, and nothing has changed it, but its status is "+
+			"written: %s", p, statusDifference(a, b))
+	}
+	return nil
+}
+
+// turnedUnready returns what is ready in one status and not in the next; empty if nothing is.
+func (m *model) turnedUnready(before, after *v1.PodStatus, t *takenPod) string {
+	for _, b := range before.ContainerStatuses {
+		for _, a := range after.ContainerStatuses {
+			_, id, _ := strings.Cut(b.ContainerID, "://")
+			c := m.containers[id]
+			if a.Name == b.Name && b.Ready && !a.Ready && c != nil && c.state == running {
+				return "container " + a.Name
+			}
+		}
+	}
+	if t.isRestless {
+		return "" // another container of it may not be ready
+	}
+	for _, b := range before.Conditions {
+		for _, a := range after.Conditions {
+			if a.Type == b.Type && a.Type == v1.PodReady && b.Status == v1.ConditionTrue &&
+				a.Status != v1.ConditionTrue {
+				return "it"
+			}
+		}
+	}
+	return ""
+}
+
+// withoutUnknown returns a status without what may differ by rule, its conditions in order.
+func withoutUnknown(s *v1.PodStatus) *v1.PodStatus {
+	s = s.DeepCopy()
+	slices.SortFunc(s.Conditions, func(a, b v1.PodCondition) int {
+		return strings.Compare(string(a.Type), string(b.Type))
+	})
+	return s
+}
+
+// statusDifference returns the fields that differ, of containers and conditions each by itself.
+func statusDifference(a, b *v1.PodStatus) string {
+	before, after := map[string]string{}, map[string]string{}
+	flatten("", fieldsOf(a), before)
+	flatten("", fieldsOf(b), after)
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if before[name] != after[name] {
+			parts = append(parts, fmt.Sprintf("%s was %s and is %s", name, cmp.Or(before[name], "absent"),
+				cmp.Or(after[name], "absent")))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func fieldsOf(s *v1.PodStatus) (all any) {
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		panic("oracle: " + err.Error())
+	}
+	return all
+}
+
+// flatten adds the values in a JSON value, by their paths. Entries of lists are named by their type
+// or name.
+func flatten(at string, value any, into map[string]string) {
+	into[strings.TrimPrefix(at, ".")] = fmt.Sprintf("a %T", value)
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v { //ordered: into a map
+			flatten(at+"."+key, field, into)
+		}
+	case []any:
+		for i, entry := range v {
+			name := any(i)
+			if fields, ok := entry.(map[string]any); ok && fields["type"] != nil {
+				name = fields["type"]
+			} else if ok && fields["name"] != nil {
+				name = fields["name"]
+			}
+			flatten(fmt.Sprintf("%s[%v]", at, name), entry, into)
+		}
+	default:
+		into[strings.TrimPrefix(at, ".")] = fmt.Sprintf("%v", v)
+	}
+}
+
+// checkNode checks that the Node stays ready. Only the runtime may make it unready.
+func (o *nothingChanges) checkNode(m *model, f *truth.Fact) *finding {
+	ready := readyCondition(f.Write.After.Node)
+	if o.node.Status != v1.ConditionTrue ||
+		ready.Status == v1.ConditionTrue && ready.LastTransitionTime.Equal(&o.node.LastTransitionTime) {
+		return nil
+	}
+	if m.anyFaultPossible(o.at, f.Time, "Status", "ListPodSandbox", "ListContainers", "Version") {
+		o.node = ready
+		return nil
+	}
+	return findingf("the Node was ready since %v, and is now reported as %s since %v",
+		o.node.LastTransitionTime, ready.Status, ready.LastTransitionTime)
+}

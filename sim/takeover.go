@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	corelogs "seedlet.dev/core/logs"
+	"seedlet.dev/core/manifest"
+	"seedlet.dev/sim/host"
+	"seedlet.dev/sim/kubelet"
+	"seedlet.dev/sim/plan"
+	"seedlet.dev/world"
+)
+
+// runKubelet runs the kubelet that had the node before the agent, until Start.
+func (r *run) runKubelet(t *plan.TakeOver) {
+	k := kubelet.New(kubelet.Options{
+		Node: r.kubeletNode(), Agenda: r.agenda, Runtime: r.runtime, Disk: r.disk, Server: r.server,
+		Do: map[world.PortName]func(world.Effect){
+			world.PortCRI: r.runtime.Do, world.PortFS: r.disk.Do, world.PortHost: r.host.Do,
+			world.PortNetwork: r.network.Do, world.PortAPI: r.server.Do,
+		},
+		Static: func() []*v1.Pod {
+			var all []*v1.Pod
+			desired := r.manifests.desired()
+			for _, uid := range slices.Sorted(maps.Keys(desired)) {
+				all = append(all, r.ofKubelet(desired[uid]))
+			}
+			return all
+		},
+	})
+	ports := []interface {
+		Connect(func(world.Event))
+		Disconnect()
+	}{r.runtime, r.disk, r.network, r.host, r.server}
+	for _, p := range ports {
+		p.Connect(k.Deliver)
+	}
+	for _, d := range t.Deletions {
+		r.agenda.At(plan.Start.Add(-time.Duration(d.Before)), func() {
+			r.performAct(&plan.Act{Verb: plan.VerbDelete, Pod: d.Pod})
+		})
+	}
+	r.oracles.KubeletStarted()
+	r.agenda.After(0, k.Run)
+	r.runUntil(plan.Start)
+	k.End()
+	r.oracles.KubeletEnded(plan.Start)
+	for _, p := range ports {
+		p.Disconnect()
+	}
+}
+
+// backOracle is the name under which a run fails if a kubelet that comes back would change what the
+// agent has left.
+const backOracle = "back-to-kubelet"
+
+// checkBack checks what a kubelet would do if it took the node back now, if one had it before.
+func (r *run) checkBack(isSettled bool) {
+	if r.plan.TakeOver == nil || r.isDone() || r.incarnations == 0 {
+		return
+	}
+	left := &kubelet.Left{Node: r.kubeletNode(), ReadFile: r.read, List: r.disk.List,
+		IsSettled: isSettled}
+	left.Sandboxes, left.Containers = r.runtime.Statuses()
+	for _, o := range r.server.Objects(world.ResourcePods) {
+		left.Pods = append(left.Pods, o.Pod)
+	}
+	desired := r.manifests.desired()
+	for _, uid := range slices.Sorted(maps.Keys(desired)) {
+		left.Static = append(left.Static, r.ofKubelet(desired[uid]))
+	}
+	if problems := kubelet.Read(left); len(problems) > 0 {
+		r.fail(backOracle, "a kubelet that took the node back: "+
+			strings.Join(firstLines(problems, 4), "; "))
+	}
+}
+
+// ofKubelet returns a static pod as the kubelet has it, with the UID that it gives it.
+func (r *run) ofKubelet(static *v1.Pod) *v1.Pod {
+	uid := ""
+	for _, src := range r.manifests.sources() {
+		if r.manifests.current[src] == static && !src.url {
+			data, _ := r.disk.Read(plan.ManifestDir + "/" + src.file)
+			uid = kubelet.RecordedUID(data)
+		}
+	}
+	if uid == "" {
+		return static // its manifest has the UID, or it is another one than those recorded
+	}
+	static = static.DeepCopy()
+	static.UID = types.UID(uid)
+	static.Annotations[manifest.ConfigHashAnnotation] = uid
+	return static
+}
+
+// kubeletNode returns what a kubelet knows about the node.
+func (r *run) kubeletNode() kubelet.Node {
+	node, config := &r.plan.Node, r.options.Config
+	n := kubelet.Node{
+		Name: plan.NodeName, IP: plan.NodeIP, RootDir: plan.RootDir, LogsDir: config.PodLogsDir,
+		LinksDir: corelogs.LinksDirDefault, CPUs: node.CPUCount(), MemoryBytes: node.MemoryBytes(),
+		PidsMax: max(0, *config.PodPidsLimit), Search: []string{"lab.test", "old.test"},
+		Servers: []string{"192.168.7.2", "192.168.7.3"}, Extra: []string{"timeout:2", "ndots:2"},
+	}
+	for _, pages := range host.Machine().HugePages {
+		n.PageSizes = append(n.PageSizes, pages.SizeBytes)
+	}
+	return n
+}
