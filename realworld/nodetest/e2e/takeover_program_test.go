@@ -78,7 +78,7 @@ func (c *takeOverSuite) newIsolatedAgent(t testing.TB) {
 }
 
 // takeOverConfiguration is for both programs on a machine that others use as well.
-const takeOverConfiguration = `syncFrequency: 10s
+const takeOverConfiguration = `syncFrequency: 4s
 failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
