@@ -8,10 +8,11 @@
 // the checks of its effects, in the file of its subject; all parts run in parallel on one node.
 // TestChurn kills the agent again and again. TestCluster takes one agent through the life of a node
 // of a real cluster, and BenchmarkHundredPods compares the start of a hundred pods there with the
-// time that the runtime alone needs for them. TestCSI gives pods of a cluster volumes of a real
-// CSI driver with the real sidecars, and kills the agent and the driver. TestSystemd and
-// TestSystemdCluster run on a machine where systemd makes the cgroups. TestPackage installs the
-// agent as a service, by the commands of docs/install.md. The containers run cmd/sample.
+// time that the runtime alone needs for them. TestTakeOver has a kubelet and the agent replace each
+// other there. TestCSI gives pods of a cluster volumes of a real CSI driver with the real sidecars,
+// and kills the agent and the driver. TestSystemd and TestSystemdCluster run on a machine where
+// systemd makes the cgroups. TestPackage installs the agent as a service, by the commands of
+// docs/install.md. The containers run cmd/sample.
 //
 // Start reading at TestPods. The helpers are methods of suite (suite_test.go), which is a node with
 // an agent, and of clusterSuite (cluster_test.go), which adds a cluster.

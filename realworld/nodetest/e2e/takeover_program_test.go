@@ -50,10 +50,11 @@ func (c *takeOverSuite) startIsolated(t testing.TB, program string) {
 	a.waitHealthy(t)
 }
 
-// newIsolatedAgent makes the directories and the configuration of a program for startIsolated.
+// newIsolatedAgent makes the directories and the configuration of a program for startIsolated. The
+// first program requests a certificate, which the others use.
 func (c *takeOverSuite) newIsolatedAgent(t testing.TB) {
 	t.Helper()
-	kubeconfig, err := c.cluster.NodeKubeconfig(nodeName)
+	token, err := c.cluster.BootstrapKubeconfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func (c *takeOverSuite) newIsolatedAgent(t testing.TB) {
 	c.agent.logLinkDir = filepath.Join(c.machineDir, "var/log/containers")
 	c.agent.flags = []string{"--config=" + c.agent.configFile, "--root-dir=" + c.agent.rootDir,
 		"--hostname-override=" + nodeName, "--cert-dir=" + c.agent.certDir, "-v=4",
-		"--kubeconfig=" + kubeconfig, "--node-ip=" + c.cluster.Address.String(),
+		"--bootstrap-kubeconfig=" + token, "--kubeconfig=" + filepath.Join(c.machineDir, "kubelet.conf"),
+		"--node-ip=" + c.cluster.Address.String(),
 		"--address=0.0.0.0", "--client-ca-file=" + c.cluster.AuthorityFile()}
 	for _, dir := range []string{c.agent.rootDir, c.machineDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -78,12 +80,13 @@ func (c *takeOverSuite) newIsolatedAgent(t testing.TB) {
 }
 
 // takeOverConfiguration is for both programs on a machine that others use as well.
-const takeOverConfiguration = `syncFrequency: 10s
+const takeOverConfiguration = `syncFrequency: 4s
 failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
 cgroupDriver: cgroupfs
 maxOpenFiles: 10000
+rotateCertificates: true
 clusterDNS: [10.96.0.10]
 clusterDomain: cluster.local
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}

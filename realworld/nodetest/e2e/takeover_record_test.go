@@ -123,9 +123,11 @@ func (c *takeOverSuite) look(t testing.TB) moment {
 	c.history.mu.Unlock()
 	m.lines["containers"] = c.statusLines(t)
 	m.lines["sandboxes"] = c.sandboxLines(t, "")
-	m.lines["files"] = c.treeLines(t, c.agent.rootDir, c.machineDir, c.agent.podLogDir)
+	m.lines["files"] = c.treeLines(t, c.agent.rootDir, c.machineDir, c.agent.podLogDir,
+		c.agent.certDir)
 	m.lines["cgroups"] = c.cgroupLines(t)
 	m.lines["mounts"] = c.mountLines(t)
+	m.lines["certificate requests"] = c.requestLines(t)
 	m.apiEvents = c.eventCounts(t)
 	return m
 }
@@ -223,6 +225,21 @@ func (c *takeOverSuite) mountLines(t testing.TB) []string {
 	return lines
 }
 
+// requestLines returns the requests for certificates.
+func (c *takeOverSuite) requestLines(t testing.TB) []string {
+	list, err := c.api.CertificatesV1().CertificateSigningRequests().List(t.Context(),
+		metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, r := range list.Items {
+		lines = append(lines, r.Name+" "+r.Spec.Username)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
 // eventCounts returns how often each Event of the API server was counted.
 func (c *takeOverSuite) eventCounts(t testing.TB) map[types.UID]int32 {
 	list, err := c.api.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
@@ -264,7 +281,8 @@ func (c *takeOverSuite) changes(t testing.TB, before moment) []string {
 	t.Helper()
 	now := c.look(t)
 	var found []string
-	for _, kind := range []string{"containers", "sandboxes", "files", "cgroups", "mounts"} {
+	for _, kind := range []string{"containers", "sandboxes", "files", "cgroups", "mounts",
+		"certificate requests"} {
 		for _, line := range before.lines[kind] {
 			if !slices.Contains(now.lines[kind], line) {
 				found = append(found, kind+": - "+line)
