@@ -178,7 +178,7 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	p := m.pods[uid]
 	t.isChanged = t.isChanged || p.spec == nil && !t.isRenamed || p.desiredAt.After(o.at) || p.removedAt.After(o.at)
-	if what := o.describeAction(t, f); what != "" && !t.isChanged && !m.mayBeFromKubelet(o, f) {
+	if what := o.describeAction(m, t, f); what != "" && !t.isChanged && !m.mayBeFromKubelet(o, f) {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s", p, what)
 	}
 	t.isChanged = t.isChanged || changesPod(m, t, f)
@@ -210,7 +210,7 @@ func (o *nothingChanges) noteFile(m *model, f *truth.Fact) {
 
 // describeAction returns what the agent does to a pod by a fact that it must not do; empty if
 // nothing.
-func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
+func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) string {
 	byAgent := f.Cause == "" || isRequestedBy(f.Cause)
 	switch f.Kind {
 	case truth.SandboxCreated:
@@ -227,7 +227,9 @@ func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
 			return "another run of container " + f.Container + " was created"
 		}
 	case truth.StopRequested:
-		return "container " + f.Container + " was stopped"
+		if c := m.containers[f.ContainerID]; c == nil || !m.mayHaveFailed(c, f.Time) {
+			return "container " + f.Container + " was stopped"
+		}
 	case truth.ContainerRemoved:
 		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent && !t.old[f.ContainerID] {
 			return "a run of container " + f.Container + " was removed"
@@ -267,7 +269,7 @@ func changesPod(m *model, t *takenPod, f *truth.Fact) bool {
 		return !isRequestedBy(f.Cause)
 	case truth.ContainerRemoved, truth.SandboxRemoved:
 		return f.Cause == truth.CauseAdministrator
-	case truth.ContainerLost:
+	case truth.ContainerLost, truth.StopRequested: // a stop that had a reason
 		return true
 	case truth.HandlerEnded:
 		return f.Reply.Class() != truth.ReplySuccess
