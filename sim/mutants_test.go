@@ -2692,13 +2692,6 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-300",
 	},
 	{
-		name:     "a take-over: readiness ends with a record of the time before",
-		file:     "core/pod/record.go",
-		old:      "if p.Record.WritesReported {",
-		new:      "if written != nil {",
-		scenario: "take-over", seeds: "1-300",
-	},
-	{
 		name:     "a take-over: sidecars of a kubelet end with the others",
 		file:     "core/pod/stop.go",
 		old:      "\t\t\tc.SidecarOrder = p.sidecarOrder(c.Name)\n",

@@ -25,8 +25,8 @@ import (
 // A pod is judged as long as nothing but the agent changes it: its spec, a process that exits, a
 // probe that has another result. A container that was to run again, or for the first time, when the
 // kubelet ended may be made; the status of its pod is not judged. Two things differ by rule: the
-// back-off of a container, which a kubelet has in memory alone, and the /etc/hosts of a pod that has
-// ended, which the agent removes with its volumes.
+// back-off of a container, which a kubelet has in memory alone, and the /etc/hosts of a pod that
+// has ended, which the agent removes with its volumes.
 type nothingChanges struct {
 	at    time.Time // when the kubelet ended; zero: there was none
 	pods  map[string]*takenPod
