@@ -50,8 +50,8 @@ func (a *Agent) countAllShares() {
 }
 
 // shareOf returns the share of a pod. The sandbox of an orphan that a kubelet has run does not tell
-// it: what the kubelet has recorded as allocated does. Its class is not known for sure: a guaranteed
-// pod counts as a burstable one until its spec is known.
+// it: what the kubelet has recorded as allocated does. Its class is not known for sure: a
+// guaranteed pod counts as a burstable one until its spec is known.
 func (a *Agent) shareOf(p *pod.Pod) qos.Share {
 	if p.Spec == nil && p.CurrentSandbox().Cgroup == "" {
 		held := a.heldBy(p)
@@ -76,7 +76,8 @@ func (a *Agent) dropShare(uid string) {
 }
 
 func (a *Agent) qosEnv() *qos.Env {
-	return &qos.Env{Layout: &a.state.Node.Cgroups, Listed: !a.state.Relist.AsOf.IsZero() && !a.lacksShares(),
+	return &qos.Env{Layout: &a.state.Node.Cgroups,
+		Listed:  !a.state.Relist.AsOf.IsZero() && !a.lacksShares(),
 		Effects: &a.effects, Enqueue: a.enqueuePod,
 		Node: nodeobject.Reference(a.state.Node.Name)}
 }

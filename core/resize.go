@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/qos"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -197,6 +198,7 @@ func (a *Agent) handleAllocationCompletion(r op.Record, ev world.Event) {
 	if !loaded && s.Allocation.IsLoaded() {
 		if !s.Relist.AsOf.IsZero() {
 			a.countAllShares()
+			a.queue.enqueue(qos.Owner) // the cgroups above those of the pods have waited for it
 		}
 		a.reconcileAllPods(ev.Time)
 	}

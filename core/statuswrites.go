@@ -64,8 +64,8 @@ func (a *Agent) planStatus(uid string) time.Time {
 	return wake
 }
 
-// knowsRuntime reports whether the name and the features of the runtime are known, which the statuses
-// of containers have.
+// knowsRuntime reports whether the name and the features of the runtime are known, which the
+// statuses of containers have.
 func (a *Agent) knowsRuntime() bool {
 	return a.state.Runtime.Name != "" && !a.state.Runtime.AsOf.IsZero()
 }

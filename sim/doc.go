@@ -11,6 +11,7 @@
 //	host       cgroups and the machine
 //	plugins    plugins of the node, which register by sockets
 //	csi        CSI drivers
+//	kubelet    the kubelet that had the node before the agent, and what one would do with it after
 //	apiserver  an API server
 //	truth      the history of what really happened
 //	oracle     the invariants that every run has to keep

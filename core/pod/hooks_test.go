@@ -361,6 +361,31 @@ func TestSidecarsOfNotReadySandboxStopInOrder(t *testing.T) {
 	}
 }
 
+// The sidecars of a kubelet, which does not write down their order, are stopped in it nevertheless.
+func TestSidecarsOfOtherAgentStopInOrder(t *testing.T) {
+	p := withHook(nil, nil)
+	always := v1.ContainerRestartPolicyAlways
+	p.Spec.Spec.InitContainers = []v1.Container{{Name: "proxy", Image: "i", RestartPolicy: &always}}
+	proxy := run("proxy", 0, Running)
+	proxy.SandboxID, proxy.FromOtherAgent = "s", true
+	proxy.Hash = containerHash(&p.Spec.Spec.InitContainers[0])
+	p.addContainer(proxy)
+	r := newHarness(t, notDesired(p)).planAt(0)
+	stops := 0
+	for _, eff := range r.issued {
+		stop, ok := eff.Body.(*runtimeapi.StopContainerRequest)
+		if ok {
+			stops++
+		}
+		if ok && stop.ContainerId != "web0" {
+			t.Errorf("%s gets TERM while web0 runs", stop.ContainerId)
+		}
+	}
+	if stops != 1 {
+		t.Errorf("%d stops, want that of the app container", stops)
+	}
+}
+
 // Hooks that do not complete hold up no other container: when the grace period is used up, all
 // sidecars are stopped at the same time as the app containers.
 func TestSidecarsWithEndlessHooksStopTogether(t *testing.T) {

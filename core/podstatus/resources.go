@@ -99,9 +99,9 @@ func podResources(p *pod.Pod, requests v1.ResourceList) *v1.ResourceRequirements
 	return &has
 }
 
-// withReported returns limits with those of a stored status that are not among them: a kubelet keeps
-// the limit that it has reported before the pod ran, although a container without a limit takes it
-// from the cgroup.
+// withReported returns limits with those of a stored status that are not among them: a kubelet
+// keeps the limit that it has reported before the pod ran, although a container without a limit
+// takes it from the cgroup.
 func withReported(limits, stored v1.ResourceList) v1.ResourceList {
 	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 		q, isReported := stored[name]

@@ -145,8 +145,8 @@ func keepKnownOrRun(status, stored *v1.PodStatus) bool {
 	return len(inits)+len(apps)+len(ephemeral) > 0
 }
 
-// keepUninspected keeps what the stored status has of a running container that an agent which has just
-// started could not inspect yet.
+// keepUninspected keeps what the stored status has of a running container that an agent which has
+// just started could not inspect yet.
 func keepUninspected(statuses, stored []v1.ContainerStatus) {
 	for i := range statuses {
 		s := &statuses[i]

@@ -64,8 +64,9 @@ func (k *Kubelet) containerConfig(p *pod, c *v1.Container, restarts uint32,
 			Resources: k.containerResources(p.object, c),
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 				NamespaceOptions: namespaces(&p.object.Spec),
-				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined},
-				MaskedPaths:      []string{"/proc/kcore"}, ReadonlyPaths: []string{"/proc/sys"},
+				Seccomp: &runtimeapi.SecurityProfile{
+					ProfileType: runtimeapi.SecurityProfile_Unconfined},
+				MaskedPaths: []string{"/proc/kcore"}, ReadonlyPaths: []string{"/proc/sys"},
 			},
 		},
 	}
@@ -249,7 +250,8 @@ func linuxResources(requests, limits v1.ResourceList) *runtimeapi.LinuxContainer
 		MemoryLimitInBytes: limits.Memory().Value()}
 }
 
-func (k *Kubelet) containerResources(p *v1.Pod, c *v1.Container) *runtimeapi.LinuxContainerResources {
+func (k *Kubelet) containerResources(p *v1.Pod,
+	c *v1.Container) *runtimeapi.LinuxContainerResources {
 	r := linuxResources(c.Resources.Requests, c.Resources.Limits)
 	switch qosClass(p) {
 	case v1.PodQOSGuaranteed:
@@ -287,7 +289,7 @@ func qosClass(p *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// tierSteps returns the calls that make the cgroups above those of the pods.
+// tiers returns the calls that make the cgroups above those of the pods.
 func (k *Kubelet) tiers() []any {
 	pages := func(most int64) (limits []world.HugePageLimit) {
 		for _, size := range k.opts.PageSizes {

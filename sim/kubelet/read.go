@@ -100,10 +100,13 @@ func (l *Left) containerProblem(c *runtimeapi.ContainerStatus) string {
 			c.Annotations[annotationGrace])
 	}
 	hook, ports := &v1.LifecycleHandler{}, []v1.ContainerPort{}
-	for name, into := range map[string]any{annotationPreStop: hook,
-		annotationPorts: &ports} { //ordered: the first of at most one
-		if text, exists := c.Annotations[name]; exists && json.Unmarshal([]byte(text), into) != nil {
-			return fmt.Sprintf("its %s is %q, so it ends without its hook", name, text)
+	for _, read := range []struct {
+		name string
+		into any
+	}{{annotationPreStop, hook}, {annotationPorts, &ports}} {
+		text, exists := c.Annotations[read.name]
+		if exists && json.Unmarshal([]byte(text), read.into) != nil {
+			return fmt.Sprintf("its %s is %q, so it ends without its hook", read.name, text)
 		}
 	}
 	log := fmt.Sprintf("%s/%s_%s_%s/%s/%d.log", l.LogsDir, c.Labels[labelNamespace],
@@ -204,15 +207,15 @@ func (l *Left) mirrorProblems() []string {
 		}
 		if have, want := l.Pods[i].Annotations[annotationMirror],
 			static.Annotations[annotationConfig]; have != want {
-			problems = append(problems, fmt.Sprintf("the mirror of pod %s/%s is created again: it is that "+
-				"of %q, not of %q", static.Namespace, static.Name, have, want))
+			problems = append(problems, fmt.Sprintf("the mirror of pod %s/%s is created again: it is "+
+				"that of %q, not of %q", static.Namespace, static.Name, have, want))
 		}
 	}
 	return problems
 }
 
-// checkpointProblem returns why a kubelet does not start with a checkpoint, or what it takes from it
-// wrongly; empty if nothing is wrong.
+// checkpointProblem returns why a kubelet does not start with a checkpoint, or what it takes from
+// it wrongly; empty if nothing is wrong.
 func (l *Left) checkpointProblem(name string, pods map[string]*v1.Pod) string {
 	data, exists := l.ReadFile(path.Join(l.RootDir, name))
 	if !exists {

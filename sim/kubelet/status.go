@@ -96,14 +96,15 @@ func (p *pod) podLevelResources(status *v1.PodStatus, object *v1.Pod) *v1.Resour
 	if p.written != nil && p.written.Phase == v1.PodRunning && p.written.Resources != nil {
 		old = p.written.Resources.Limits
 	}
-	for name, isLimited := range map[v1.ResourceName]bool{v1.ResourceCPU: cgroup.CpuQuota > 0,
-		v1.ResourceMemory: cgroup.MemoryLimitInBytes > 0} { //ordered: into a map
+	keep := func(name v1.ResourceName, isLimited bool) {
 		if was, exists := old[name]; isLimited {
 			all.Limits[name] = limits[name]
 		} else if exists {
 			all.Limits[name] = was
 		}
 	}
+	keep(v1.ResourceCPU, cgroup.CpuQuota > 0)
+	keep(v1.ResourceMemory, cgroup.MemoryLimitInBytes > 0)
 	return all
 }
 

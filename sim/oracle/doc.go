@@ -66,6 +66,7 @@
 //	runtime_ready.go what is asked of a runtime that is not ready: runtime-ready
 //	image_gc.go    which images are removed: image-gc
 //	container_gc.go  Events of the collection of containers: container-gc
+//	take_over.go   what an agent leaves as it is that a kubelet has left: nothing-changes
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
 //	strict.go      excuses without a cause: strict
 //	economy.go     writes and calls without a reason: economy

@@ -25,7 +25,7 @@ func (m *model) anyFaultPossible(from, to time.Time, calls ...string) bool {
 
 // agentUpSince reports whether one incarnation of the agent has run all the time since.
 func (m *model) agentUpSince(since time.Time) bool {
-	m.excuse(m.agentDown || m.agentStarts > 1, "a restart of the agent")
+	m.excuse(m.agentDown && m.agentStarts > 0 || m.agentStarts > 1, "a restart of the agent")
 	return !m.agentDown && !m.agentStartedAt.After(since.Add(-transitSlack))
 }
 

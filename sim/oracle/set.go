@@ -183,7 +183,8 @@ func oracles() []oracle {
 		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiDevices{}, &csiExpand{},
 		&ephemeralContainers{}, &httpAPI{},
-		&nothingChanges{}, &isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
+		&nothingChanges{},
+		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
 	}
 }
 

@@ -24,8 +24,9 @@ import (
 //
 // A pod is judged as long as nothing but the agent changes it: its spec, a process that exits, a
 // probe that has another result. A container that was to run again, or for the first time, when the
-// kubelet ended may be made; the status of its pod is not judged. Three fields of a status may
-// change by rule, since an agent cannot know what the kubelet had in memory: see withoutUnknown.
+// kubelet ended may be made; the status of its pod is not judged. Two things differ by rule: the
+// back-off of a container, which a kubelet has in memory alone, and the /etc/hosts of a pod that
+// has ended, which the agent removes with its volumes.
 type nothingChanges struct {
 	at    time.Time // when the kubelet ended; zero: there was none
 	pods  map[string]*takenPod
@@ -39,11 +40,12 @@ type takenPod struct {
 	containers map[string]bool // by ID
 	oldLogs    map[string]bool // the logs of the runs in old
 	old        map[string]bool // runs that have ended, and another one of their container has too
-	isRight    map[string]bool // by name of a container: its newest run need not be followed by another
-	isRenamed  bool            // the kubelet ran it, but the agent has another UID for it
-	isRestless bool            // something was to be done when the kubelet ended
-	isChanged  bool            // something but the agent has changed the pod
-	status     *v1.PodStatus   // at the API server
+	// isRight has the containers whose newest run need not be followed by another one, by name.
+	isRight    map[string]bool
+	isRenamed  bool          // the kubelet ran it, but the agent has another UID for it
+	isRestless bool          // something was to be done when the kubelet ended
+	isChanged  bool          // something but the agent has changed the pod
+	status     *v1.PodStatus // at the API server
 	cgroups    map[string]truth.Limits
 }
 
@@ -177,8 +179,9 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	p := m.pods[uid]
-	t.isChanged = t.isChanged || p.spec == nil && !t.isRenamed || p.desiredAt.After(o.at) || p.removedAt.After(o.at)
-	if what := o.describeAction(t, f); what != "" && !t.isChanged && !m.mayBeFromKubelet(o, f) {
+	t.isChanged = t.isChanged || p.spec == nil && !t.isRenamed || p.desiredAt.After(o.at) ||
+		p.removedAt.After(o.at)
+	if what := o.describeAction(m, t, f); what != "" && !t.isChanged && !m.mayBeFromKubelet(o, f) {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s", p, what)
 	}
 	t.isChanged = t.isChanged || changesPod(m, t, f)
@@ -190,7 +193,8 @@ const kubeletCallBound = 2 * time.Second
 
 // mayBeFromKubelet reports whether a fact may be of a call that the kubelet has made.
 func (m *model) mayBeFromKubelet(o *nothingChanges, f *truth.Fact) bool {
-	return m.agentStarts == 0 || f.Time.Sub(o.at) < kubeletCallBound && m.agentStartedAt.Equal(f.Time)
+	return m.agentStarts == 0 ||
+		f.Time.Sub(o.at) < kubeletCallBound && m.agentStartedAt.Equal(f.Time)
 }
 
 // isRecord reports whether a file in the root directory holds what changes with the pods: another
@@ -210,7 +214,7 @@ func (o *nothingChanges) noteFile(m *model, f *truth.Fact) {
 
 // describeAction returns what the agent does to a pod by a fact that it must not do; empty if
 // nothing.
-func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
+func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) string {
 	byAgent := f.Cause == "" || isRequestedBy(f.Cause)
 	switch f.Kind {
 	case truth.SandboxCreated:
@@ -227,7 +231,9 @@ func (o *nothingChanges) describeAction(t *takenPod, f *truth.Fact) string {
 			return "another run of container " + f.Container + " was created"
 		}
 	case truth.StopRequested:
-		return "container " + f.Container + " was stopped"
+		if c := m.containers[f.ContainerID]; c == nil || !m.mayHaveFailed(c, f.Time) {
+			return "container " + f.Container + " was stopped"
+		}
 	case truth.ContainerRemoved:
 		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent && !t.old[f.ContainerID] {
 			return "a run of container " + f.Container + " was removed"
@@ -267,7 +273,7 @@ func changesPod(m *model, t *takenPod, f *truth.Fact) bool {
 		return !isRequestedBy(f.Cause)
 	case truth.ContainerRemoved, truth.SandboxRemoved:
 		return f.Cause == truth.CauseAdministrator
-	case truth.ContainerLost:
+	case truth.ContainerLost, truth.StopRequested: // a stop that had a reason
 		return true
 	case truth.HandlerEnded:
 		return f.Reply.Class() != truth.ReplySuccess
@@ -324,7 +330,7 @@ func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fac
 	if t.isRestless || !isProbed {
 		return nil
 	}
-	if a, b := withoutUnknown(before), withoutUnknown(after); !equality.Semantic.DeepEqual(a, b) {
+	if a, b := inOrder(before), inOrder(after); !equality.Semantic.DeepEqual(a, b) {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but its status is "+
 			"written: %s", p, statusDifference(a, b))
 	}
@@ -356,8 +362,8 @@ func (m *model) turnedUnready(before, after *v1.PodStatus, t *takenPod) string {
 	return ""
 }
 
-// withoutUnknown returns a status without what may differ by rule, its conditions in order.
-func withoutUnknown(s *v1.PodStatus) *v1.PodStatus {
+// inOrder returns a status with its conditions in order.
+func inOrder(s *v1.PodStatus) *v1.PodStatus {
 	s = s.DeepCopy()
 	slices.SortFunc(s.Conditions, func(a, b v1.PodCondition) int {
 		return strings.Compare(string(a.Type), string(b.Type))

@@ -11,7 +11,7 @@ import (
 type TakeOver struct {
 	Ran  Duration `json:"ran"`            // how long the kubelet has run
 	Down Duration `json:"down,omitempty"` // from its end until the agent starts
-	// Deletions are deletions of pods that the kubelet has begun to carry out.
+	// Deletions are deletions of pods that the kubelet has started to carry out.
 	Deletions []EarlyDeletion `json:"deletions,omitempty"`
 }
 
@@ -45,7 +45,7 @@ func (g *generator) addTakeOver() {
 			exists[h.Act.Pod] = true
 		}
 	}
-	g.hurry(t)
+	g.compress(t)
 	for range g.occurrences("early deletions", s.Deletions, false) {
 		if len(g.untouchedPods) == 0 {
 			return
@@ -58,17 +58,17 @@ func (g *generator) addTakeOver() {
 	}
 }
 
-// hurryFor is how long after the agent's start everything has happened that a plan hurries.
-const hurryFor = Duration(8 * time.Second)
+// compressedTo is how long after the agent's start everything happens, in such plans.
+const compressedTo = Duration(8 * time.Second)
 
-// hurry makes everything happen soon, in half of the seeds: while neither kubelet nor agent runs, and
-// in the first seconds of the agent.
-func (g *generator) hurry(t *TakeOver) {
+// compress makes everything happen early, in half of the seeds: while neither kubelet nor agent
+// runs, and in the first seconds of the agent.
+func (g *generator) compress(t *TakeOver) {
 	spec := &g.plan.Spec
 	if g.stream("hurry").IntN(2) == 0 {
 		return
 	}
-	within, all := int64((t.Down+hurryFor)/Duration(time.Millisecond)),
+	within, all := int64((t.Down+compressedTo)/Duration(time.Millisecond)),
 		int64(spec.Duration/Duration(time.Millisecond))
 	for i := range spec.Happenings {
 		if h := &spec.Happenings[i]; h.At > 0 {
