@@ -154,6 +154,59 @@ func TestVictimOfEarlierAgentIsAdopted(t *testing.T) {
 	}
 }
 
+// A victim that has ended, and still holds some of a disk, is waited for once: by the agent that
+// has evicted it until the deadline, by a later one from its record on.
+func TestVictimThatHasEndedIsAdoptedOnce(t *testing.T) {
+	for _, isEarlier := range []bool{true, false} {
+		n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
+		n.failingCalls = map[string]bool{"RemoveContainer": true}
+		p := n.agent.state.Pods["u1"]
+		p.Evict("low", time.Second, n.now)
+		n.agent.enqueuePod("u1")
+		n.advance(10 * time.Second)
+		if p.Stage != pod.Terminated || p.HasFreedDisk() || p.Record.Termination == nil {
+			t.Fatalf("stage %v, freed %t, record %+v", p.Stage, p.HasFreedDisk(), p.Record.Termination)
+		}
+		n.agent.state.Eviction.Victim = nil // its deadline has passed
+		if isEarlier {
+			n.agent.state.BootedAt = n.now.Add(time.Second)
+		}
+		n.agent.adoptEvicted(p)
+		if v := n.agent.state.Eviction.Victim; (v != nil) != isEarlier {
+			t.Errorf("of an earlier agent %t: the victim is %+v", isEarlier, v)
+		}
+	}
+}
+
+// A resize that waits for the end of a pressure is looked at once the pressure has ended.
+func TestEndOfPressureHasResizesLookedAt(t *testing.T) {
+	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
+	inner, available := r.answer, int64(1<<20)
+	r.answer = func(effect any) any {
+		if _, is := effect.(*world.MeasureFilesystem); is {
+			return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: available,
+				Inodes: 1000, InodesFree: 900}
+		}
+		return inner(effect)
+	}
+	r.advance(20 * time.Second)
+	r.resize("a", "1500m")
+	if got := r.pending("a"); got != "Deferred: The node had condition: [DiskPressure]. " {
+		t.Fatalf("pending is %q", got)
+	}
+	available = 1 << 39
+	r.failingCalls = map[string]bool{"PatchObject": true} // no change of the Node has it looked at
+	for range 400 {
+		if r.advance(time.Second); len(r.agent.state.Eviction.Pressure) == 0 {
+			break
+		}
+	}
+	if r.advance(time.Second); len(r.updates) != 1 || len(r.agent.state.Eviction.Pressure) != 0 {
+		t.Errorf("%d updates after the end of the pressure %v", len(r.updates),
+			r.agent.state.Eviction.Pressure)
+	}
+}
+
 // The node is observed at once when the kernel reports that memory is short.
 func TestMemoryAlertHasTheNodeObserved(t *testing.T) {
 	n := bootNode(nil)
@@ -176,5 +229,12 @@ func TestRecordsThatEvictionsWaitFor(t *testing.T) {
 	}
 	if p.Record.Loaded = false; !n.agent.lacksRecords() {
 		t.Error("lacks no records, want one")
+	}
+	p.Containers = nil
+	if n.agent.lacksRecords() {
+		t.Error("lacks records, want none: nothing of the pod has run")
+	}
+	if p.Stage = pod.Terminated; p.HasFreedDisk() || !n.agent.lacksRecords() {
+		t.Error("lacks no records, want one: the pod has ended, and holds some of a disk")
 	}
 }

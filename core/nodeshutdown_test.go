@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/pod"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/world"
 )
 
@@ -35,5 +37,104 @@ func TestCancelledShutdownKeepsAllocations(t *testing.T) {
 		if p := n.agent.state.Pods[uid]; n.agent.state.Allocation.Allocated.Get(uid) == nil {
 			t.Errorf("nothing is recorded for %s", p.Name)
 		}
+	}
+}
+
+// shutDown announces a shutdown to a node, and returns whether the machine may go down by now.
+func (n *fakeNode) shutDown() (mayGoDown func() bool) {
+	n.delayShutdowns()
+	n.advance(time.Second)
+	permitted, inner := false, n.answer
+	n.answer = func(effect any) any {
+		if _, is := effect.(*world.PermitShutdown); is {
+			permitted = true
+		}
+		return inner(effect)
+	}
+	n.event(world.Event{Body: &world.MachineShutdown{}})
+	return func() bool { return permitted }
+}
+
+// The machine goes down when the API server has the final statuses of the pods, also of those that
+// had ended before.
+func TestShutdownWaitsForPodsThatHadEnded(t *testing.T) {
+	p := apiPodNamed("a", "u1")
+	p.Spec.RestartPolicy = v1.RestartPolicyNever
+	n := bootWithPods(nil, p)
+	n.failingCalls = map[string]bool{"PatchObject": true}
+	n.endContainers()
+	n.advance(10 * time.Second)
+	if got := n.agent.state.Pods["u1"].Stage; got != pod.Terminated {
+		t.Fatalf("stage %v", got)
+	}
+	mayGoDown := n.shutDown()
+	if n.advance(5 * time.Second); mayGoDown() {
+		t.Error("the machine goes down without the final status")
+	}
+	n.failingCalls = nil
+	if n.advance(20 * time.Second); !mayGoDown() {
+		t.Error("the machine does not go down after the final status was written")
+	}
+}
+
+// No status is awaited of a pod that is not desired any more: it was deleted by force during the
+// shutdown. If its containers cannot be removed, the end of another pod has that looked at.
+func TestShutdownWaitsForNoStatusOfRemovedPods(t *testing.T) {
+	for _, isLeft := range []bool{true, false} {
+		n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
+		n.failingCalls = map[string]bool{"PatchObject": true, "RemoveContainer": isLeft}
+		mayGoDown := n.shutDown()
+		n.advance(5 * time.Second)
+		for _, uid := range []string{"u1", "u2"} {
+			if p := n.agent.state.Pods[uid]; p.Stage != pod.Terminated || mayGoDown() {
+				t.Fatalf("stage %v, may go down %t", p.Stage, mayGoDown())
+			}
+		}
+		n.apiServer.remove("default/a")
+		n.event(world.Event{})
+		n.advance(time.Second)
+		if isLeft {
+			n.failingCalls["PatchObject"] = false
+		} else {
+			n.apiServer.remove("default/b")
+			n.event(world.Event{})
+		}
+		if n.advance(12 * time.Second); !mayGoDown() || (n.agent.state.Pods["u1"] != nil) != isLeft {
+			t.Errorf("removed pod is left %t: may go down %t", isLeft, mayGoDown())
+		}
+	}
+}
+
+// A pod that waits to learn whether the machine shuts down is admitted once it does not.
+func TestPodsAreAdmittedWithoutShutdown(t *testing.T) {
+	n := bootWithPods(nil)
+	n.delayShutdowns()
+	inner := n.answer
+	n.answer = func(effect any) any {
+		if _, is := effect.(*world.DelayShutdown); is {
+			return world.Errorf(world.KindUnavailable, "DelayShutdown", "no bus")
+		}
+		return inner(effect)
+	}
+	n.agent.state.Shutdown.Lock = shutdown.Lock{} // of an agent that has just started
+	n.agent.queue.enqueue(shutdown.Owner)
+	n.apiServer.put(apiPodNamed("a", "u1"))
+	n.event(world.Event{})
+	if !n.agent.state.Shutdown.Undecided() || len(n.containers) != 0 {
+		t.Fatalf("%d containers run before it is known whether the machine shuts down",
+			len(n.containers))
+	}
+	if r := n.agent.state.APIRejections["u1"]; r != awaitingShutdown {
+		t.Fatalf("the pod is rejected with %+v", r)
+	}
+	n.answer = inner
+	for range 5 {
+		if n.advance(time.Second); !n.agent.state.Shutdown.Undecided() {
+			break
+		}
+	}
+	if n.agent.state.Shutdown.Undecided() || len(n.containers) != 1 {
+		t.Errorf("undecided %t: %d containers run", n.agent.state.Shutdown.Undecided(),
+			len(n.containers))
 	}
 }

@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"io/fs"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,35 @@ import (
 	"seedlet.dev/sim"
 	"seedlet.dev/sim/plan"
 )
+
+// The table of the README has a row for each field of a scenario, and no other.
+func TestFieldsAreDescribed(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "| field of `spec` |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	described := map[string]bool{}
+	for _, row := range strings.Split(table, "\n")[1:] {
+		for i, name := range strings.Split(strings.SplitN(row, "|", 3)[1], "`") {
+			if i%2 == 1 {
+				described[name] = true
+			}
+		}
+	}
+	fields := reflect.TypeFor[plan.ScenarioSpec]()
+	for i := range fields.NumField() {
+		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+		if !described[name] {
+			t.Errorf("README.md has no row for the field %s", name)
+		}
+		delete(described, name)
+	}
+	for name := range described {
+		t.Errorf("README.md has a row for %s, which is no field", name)
+	}
+}
 
 // No plan that once failed because of a bug fails now.
 func TestBugs(t *testing.T) {

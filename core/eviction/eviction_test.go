@@ -475,8 +475,13 @@ func TestAdoptedVictimOfSoftThreshold(t *testing.T) {
 		EvictionSoftGracePeriod: map[string]string{"memory.available": "25s"}})
 	h.m.AdoptVictim("a", h.now.Add(50*time.Second), h.now)
 	v := h.m.Victim
-	if v == nil || !v.HoldsDisk || !v.Deadline.Equal(h.now.Add(50*time.Second+CleanupMax)) {
+	if v == nil || !v.HoldsDisk || !v.Soft ||
+		!v.Deadline.Equal(h.now.Add(50*time.Second+CleanupMax)) {
 		t.Errorf("%+v", v)
+	}
+	h.m.Victim = nil // one that has no more time than a hard threshold would give it
+	if h.m.AdoptVictim("b", h.now.Add(immediateGrace), h.now); h.m.Victim == nil || h.m.Victim.Soft {
+		t.Errorf("%+v", h.m.Victim)
 	}
 }
 

@@ -20,14 +20,15 @@ import (
 // ranked is a pod with what it is ranked by.
 type ranked struct {
 	Candidate
-	class    int   // the lowest comes first; for processes all have the same
+	class    int   // the lowest comes first
 	priority int32 // and then
 	excess   int64 // of usage over request; the highest comes first
 }
 
-// first returns the pod that is evicted first for a signal: before all others those whose usage is
-// not known; for memory those that use more than they request, then by priority, then by usage
-// minus request; for processes by priority, then by their number.
+// first returns the pod that is evicted first for a signal. For memory and file systems those come
+// first whose usage is not known, then those that use more than they request; of each by priority,
+// then by usage minus request. For processes all are ranked by priority, then by their number; one
+// whose number is not known comes first among those of its priority.
 func (m *Manager) first(a *Attempt, candidates []Candidate, signal Signal) (Candidate, bool) {
 	if len(candidates) == 0 {
 		return Candidate{}, false
@@ -50,8 +51,8 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 	switch {
 	case usage == nil:
 		r.class, r.excess = classUnknown, math.MaxInt64
-	case signal == PIDAvailable:
-		r.excess = usage.Processes
+	case signal == PIDAvailable: // no request is exceeded: priorities decide, also of unknown usage
+		r.class, r.excess = classUnknown, usage.Processes
 	default:
 		r.class, r.excess = classWithin, m.excess(c.Pod, usage, signal)
 		if r.excess > 0 {

@@ -27,6 +27,7 @@ type node struct {
 	registry    string   // in front of the names of images
 	containers  []string // images of containers
 	pods        []string // images of specs
+	waiting     []string // images of specs of pods that are not being started
 	free        int64
 	capacity    int64
 	failing     string // a call that fails
@@ -64,12 +65,19 @@ func newNode(s Settings) *node {
 		images:   map[string]uint64{"a": 10, "b": 10, "c": 10, "d": 10}}
 }
 
+var digest = "sha256:" + strings.Repeat("1", 64)
+
 var defaults = Settings{HighPercent: 85, LowPercent: 80, AgeMin: 2 * time.Minute}
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.out, Ready: !n.notReady, KnowsPods: !n.podsUnknown,
-		References: func(bool) []string { return imagename.WithFullNames(n.pods) },
-		Warn:       func(reason, _ string) { n.warnings = append(n.warnings, reason) }}
+		References: func(forEviction bool) []string {
+			if forEviction {
+				return imagename.WithFullNames(n.pods)
+			}
+			return imagename.WithFullNames(slices.Concat(n.pods, n.waiting))
+		},
+		Warn: func(reason, _ string) { n.warnings = append(n.warnings, reason) }}
 }
 
 // round runs the rounds that are due, and returns the removed images.
@@ -98,7 +106,8 @@ func (n *node) complete(eff world.Effect) {
 		list := &runtimeapi.ListImagesResponse{}
 		for id, size := range n.images {
 			list.Images = append(list.Images, &runtimeapi.Image{Id: id, Size: size,
-				RepoTags: []string{n.registry + id + ":latest"}, Pinned: id == n.pinned})
+				RepoTags:    []string{n.registry + id + ":latest"},
+				RepoDigests: []string{n.registry + id + "@" + digest}, Pinned: id == n.pinned})
 		}
 		ev.Body = list
 	case *runtimeapi.ListContainersRequest:
@@ -391,5 +400,44 @@ func TestEvictionAfterFailedRemovalByAge(t *testing.T) {
 	n.expect(t, 0, "a b c d")
 	if n.c.RemovedByAge != 0 {
 		t.Errorf("%d removed by age", n.c.RemovedByAge)
+	}
+}
+
+// A pod that is not being started keeps its image, but not from an eviction.
+func TestImagesOfWaitingPods(t *testing.T) {
+	n := newNode(defaults)
+	n.pods, n.waiting, n.free = []string{"a"}, []string{"b"}, 1
+	n.round(0)
+	if got := n.round(period); got != "c d" {
+		t.Errorf("removed %q without an eviction", got)
+	}
+	n.c.RequestRemovalOfUnused(n.now.Add(time.Second))
+	if got := n.round(time.Second); got != "b" {
+		t.Errorf("removed %q before an eviction", got)
+	}
+}
+
+// While the removal of an image is in flight, it is known by each of its names, and no other is.
+func TestImageThatIsBeingRemoved(t *testing.T) {
+	n := newNode(defaults)
+	n.pods, n.free = []string{"b", "c", "d"}, 1
+	n.round(0)
+	removals := 0
+	n.onRemoval = func() {
+		removals++
+		for _, ref := range []string{"a", "a:latest", "docker.io/library/a", "a@" + digest,
+			"docker.io/library/a@" + digest} {
+			if !n.c.IsRemoving(ref) {
+				t.Errorf("%s is not being removed", ref)
+			}
+		}
+		for _, ref := range []string{"b", "a:other", "other/a:latest", "b@" + digest} {
+			if n.c.IsRemoving(ref) {
+				t.Errorf("%s is being removed", ref)
+			}
+		}
+	}
+	if got := n.round(period); got != "a" || removals != 1 || n.c.IsRemoving("a") {
+		t.Errorf("removed %q", got)
 	}
 }

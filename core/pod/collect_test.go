@@ -29,6 +29,21 @@ func TestFreedDisk(t *testing.T) {
 	}
 }
 
+// A pod has freed its memory when its volumes in memory are unmounted too, not when it has ended.
+func TestFreedMemory(t *testing.T) {
+	p := podWith(&v1.Pod{})
+	for _, c := range []struct {
+		stage     Stage
+		unmounted bool
+		want      bool
+	}{{Terminating, true, false}, {Terminated, false, false}, {Terminated, true, true}} {
+		p.Stage, p.Storage.Unmounted = c.stage, c.unmounted
+		if got := p.HasFreedMemory(); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+}
+
 // What the final status has of runs that were removed stays when the pod has not ended after all.
 func TestFinalStatusStays(t *testing.T) {
 	p := podWith(&v1.Pod{})

@@ -6,7 +6,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// A file system that is full has writes fail, whoever has filled it, and others not.
+// While a file system is full, writes to it fail, and those to others do not.
 func TestFileSystemThatFills(t *testing.T) {
 	w := newWorld(1, nil)
 	noted := 0

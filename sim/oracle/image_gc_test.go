@@ -114,6 +114,8 @@ func TestImagesThatAreRemovedForAnEviction(t *testing.T) {
 		return func(s *script) {
 			s.setDisks()
 			s.beginImages(70, 5)
+			s.measureDisk(fromNodefs, 300)
+			s.measureDisk(fromImagefs, 300)
 			s.measureDisk(source, available)
 			s.wait(seconds)
 			s.removeImage("old:1")
@@ -124,6 +126,13 @@ func TestImagesThatAreRemovedForAnEviction(t *testing.T) {
 		{"its file system was full", "image-gc", after(fromImagefs, 100, 600)},
 		{"the other file system is full", "image-gc", after(fromNodefs, 100, 60)},
 		{"no file system is full", "image-gc", after(fromImagefs, 300, 60)},
+		{"the other one is full, and it is not known that they are two", "", func(s *script) {
+			s.setDisks()
+			s.beginImages(70, 5)
+			s.measureDisk(fromNodefs, 100)
+			s.wait(60)
+			s.removeImage("old:1")
+		}},
 		{"one after the other, slowly", "", func(s *script) {
 			after(fromImagefs, 100, 120)(s)
 			s.wait(120)

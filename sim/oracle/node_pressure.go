@@ -204,7 +204,7 @@ type lack struct{ resource, source string }
 // findBetterVictim returns which pod had to be evicted before another one.
 func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 	answeredAt time.Time) *finding {
-	if len(p.specs) != 1 {
+	if len(p.specs) != 1 || of.source != fromNode && !m.knowsDisks() {
 		return nil
 	}
 	usage := n.usage.since(answeredAt)

@@ -132,6 +132,9 @@ type pressureModel struct {
 	// starvedAt is when an observation of a source last met a threshold for its grace period, also one
 	// of an earlier agent.
 	starvedAt map[string]time.Time
+	// heldUntil is when an observation last said that a threshold of a condition, which had been met
+	// by the one before, is not any more. The condition may have stayed until then.
+	heldUntil map[v1.NodeConditionType]time.Time
 }
 
 type askedUsage struct {
@@ -246,7 +249,7 @@ func newPressureModel(settings *Pressure) pressureModel {
 		stored:       map[v1.NodeConditionType]bool{},
 		trueSince:    map[v1.NodeConditionType]time.Time{},
 		starvedSince: make([]time.Time, len(settings.Thresholds)),
-		starvedAt:    map[string]time.Time{}}
+		starvedAt:    map[string]time.Time{}, heldUntil: map[v1.NodeConditionType]time.Time{}}
 	n.restart(len(settings.Thresholds))
 	return n
 }
@@ -414,6 +417,9 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 			least += t.MinReclaim
 		}
 		if available >= least {
+			if !state.metSince.IsZero() {
+				n.heldUntil[t.condition()] = now
+			}
 			*state, n.starvedSince[i] = thresholdState{}, time.Time{}
 			continue
 		}
@@ -432,24 +438,35 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 		}
 		n.lastMet[c] = now
 	}
-	n.addSample(now, asked)
+	n.addSample(m, now, asked)
 	n.forgetTries()
 }
 
 // addSample adds the newest sample of a source, once its thresholds are evaluated.
-func (n *pressureModel) addSample(now time.Time, asked *askedUsage) {
+func (n *pressureModel) addSample(m *model, now time.Time, asked *askedUsage) {
 	s, before := &nodeSample{askedAt: asked.at, answeredAt: now, starvedSince: now},
 		n.samples[asked.source]
 	s.starved = slices.ContainsFunc(n.states, func(t thresholdState) bool {
 		return t.starved && t.source == asked.source
 	})
-	if s.starved {
-		n.starvedAt[asked.source] = now
-	}
 	if before != nil && before.starved && !before.used && !before.askedAt.Before(n.victimEndedAt) {
 		s.starvedSince = before.starvedSince
 	}
 	n.samples[asked.source] = s
+	switch {
+	case !s.starved:
+	case m.knowsDisks():
+		n.starvedAt[asked.source] = now
+	case asked.source != fromNode:
+		n.starvedAt[fromNodefs], n.starvedAt[fromImagefs] = now, now
+	}
+}
+
+// knowsDisks reports whether the agent knows that the file systems of the node and of the images
+// are two. It takes them for one before it has observed both.
+func (m *model) knowsDisks() bool {
+	n := &m.pressure
+	return !m.opts.ImagesApart || n.samples[fromNodefs] != nil && n.samples[fromImagefs] != nil
 }
 
 // hastenVictims is called when a hard threshold is met: a victim that has the time of a soft one,
@@ -550,13 +567,21 @@ func (m *model) pressureGrace(p *pod) time.Duration {
 	return min(own, m.opts.Pressure.GraceMax)
 }
 
+// mayBeTrueUntil returns until when the agent may keep a condition true; zero: it was never met.
+func (n *pressureModel) mayBeTrueUntil(m *model, c v1.NodeConditionType) time.Time {
+	if _, met := n.lastMet[c]; !met {
+		return time.Time{}
+	}
+	last := n.lastMetOf(m, c, m.now).Add(m.opts.Pressure.Transition)
+	return later(last, n.heldUntil[c]).Add(pressureReportBound)
+}
+
 // mayRejectForPressure reports whether a pod may have been rejected because of a condition that was
 // true at some time since it was desired.
 func (m *model) mayRejectForPressure(p *pod) bool {
 	var all []v1.NodeConditionType
 	for _, c := range pressureConditions {
-		if last, met := m.pressure.lastMet[c]; met &&
-			last.Add(m.opts.Pressure.Transition+pressureReportBound).After(p.firstDesiredAt) {
+		if m.pressure.mayBeTrueUntil(m, c).After(p.firstDesiredAt) {
 			all = append(all, c)
 		}
 	}

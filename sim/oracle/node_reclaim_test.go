@@ -23,6 +23,7 @@ func TestReclaimOfTwoFilesystems(t *testing.T) {
 			s.start(s.sandbox("u2", 0), "app", 0)
 			s.wait(60)
 			s.measureDisk(fromImagefs, 300)
+			s.measureDisk(fromNodefs, 300)
 			r.exit(0, truth.CauseSelf)
 			s.serve("u1", v1.PodSucceeded, "app#0 completed")
 			s.model.pods["u1"].terminalAt = s.now

@@ -477,8 +477,6 @@ func (m *model) mustBeGranted(p *pod, now time.Time) bool {
 // memory, which forbids no resize of a pod with requests.
 func (m *model) mayHavePressure(now time.Time) bool {
 	return slices.ContainsFunc(pressureConditions, func(c v1.NodeConditionType) bool {
-		last, met := m.pressure.lastMet[c]
-		return met && c != v1.NodeMemoryPressure &&
-			now.Before(last.Add(m.opts.Pressure.Transition+pressureReportBound))
+		return c != v1.NodeMemoryPressure && now.Before(m.pressure.mayBeTrueUntil(m, c))
 	})
 }

@@ -46,8 +46,8 @@ type Options struct {
 	// of it. Nil: all images are present.
 	Images func(ref string, pullsSoFar int) Image
 
-	// Room returns how many bytes fit into the file system of a directory; nil: any number. NoteFull is
-	// called when an image does not.
+	// Room returns how many bytes fit into the file system of a directory; nil: any number. NoteFull
+	// is called when an image does not.
 	Room     func(dir string) int64
 	NoteFull func()
 	// OpenFile opens a file that a container writes to. It creates the file and missing directories,
