@@ -120,6 +120,9 @@ func (m *model) takenPod(p *pod) *takenPod {
 	hasEnded := p.hasExitedForGood()
 	t.isRestless = t.isRestless || t.status == nil || hasEnded != isTerminalPhase(t.status.Phase) ||
 		hasEnded == (t.sandbox != "") || hasEnded && len(t.cgroups) > 0 || t.isBehind(p)
+	if hasEnded {
+		t.sandbox = "" // one that is still ready is to be stopped
+	}
 	return t
 }
 
@@ -328,6 +331,7 @@ func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fac
 			"reported as not ready", p, name)
 	}
 	if t.isRestless || !isProbed {
+		t.isChanged = t.isChanged || !isProbed // a probe may have failed
 		return nil
 	}
 	if a, b := inOrder(before), inOrder(after); !equality.Semantic.DeepEqual(a, b) {
