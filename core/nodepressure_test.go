@@ -181,10 +181,10 @@ func TestVictimThatHasEndedIsAdoptedOnce(t *testing.T) {
 // A resize that waits for the end of a pressure is looked at once the pressure has ended.
 func TestEndOfPressureHasResizesLookedAt(t *testing.T) {
 	r := newResizeNode(withRequests(apiPodNamed("a", "u1"), "1", 0))
-	inner, available := r.answer, int64(1<<20)
+	inner := r.answer
 	r.answer = func(effect any) any {
 		if _, is := effect.(*world.MeasureFilesystem); is {
-			return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: available,
+			return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: 1 << 20,
 				Inodes: 1000, InodesFree: 900}
 		}
 		return inner(effect)
@@ -194,16 +194,15 @@ func TestEndOfPressureHasResizesLookedAt(t *testing.T) {
 	if got := r.pending("a"); got != "Deferred: The node had condition: [DiskPressure]. " {
 		t.Fatalf("pending is %q", got)
 	}
-	available = 1 << 39
-	r.failingCalls = map[string]bool{"PatchObject": true} // no change of the Node has it looked at
-	for range 400 {
-		if r.advance(time.Second); len(r.agent.state.Eviction.Pressure) == 0 {
-			break
-		}
+	e, queue := &r.agent.state.Eviction, &r.agent.queue
+	for i := range e.Thresholds {
+		e.Thresholds[i].MetSince, e.Thresholds[i].Starved = time.Time{}, false
 	}
-	if r.advance(time.Second); len(r.updates) != 1 || len(r.agent.state.Eviction.Pressure) != 0 {
-		t.Errorf("%d updates after the end of the pressure %v", len(r.updates),
-			r.agent.state.Eviction.Pressure)
+	e.LastMet, e.Sources[1].Op, *queue = nil, 9999, planQueue{}
+	r.agent.handleEvictionCompletion(9999, world.Event{Op: 9999, Time: r.now,
+		Body: &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: 1 << 39}})
+	if len(e.Pressure) > 0 || !queue.isQueued[resizeOwner] {
+		t.Errorf("pressure %v, resizes are looked at %t", e.Pressure, queue.isQueued[resizeOwner])
 	}
 }
 

@@ -138,3 +138,26 @@ func TestPodsAreAdmittedWithoutShutdown(t *testing.T) {
 			len(n.containers))
 	}
 }
+
+// The final status of a pod is not awaited once the pod is not desired, and its removal has the
+// shutdown looked at.
+func TestRemovalOfPodHasShutdownLookedAt(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"))
+	n.failingCalls = map[string]bool{"PatchObject": true}
+	n.shutDown()
+	a, p := n.agent, n.agent.state.Pods["u1"]
+	if a.isEndReported("u1") {
+		t.Error("the end of a pod counts as reported, but no status was written")
+	}
+	if p.NoLongerDesired = true; !a.isEndReported("u1") {
+		t.Error("a pod that is not desired is waited for")
+	}
+	for _, isRemoved := range []bool{false, true} {
+		a.queue = planQueue{}
+		p.FullyRemoved, p.Stage = isRemoved, pod.Terminating
+		a.noteShutdownProgress(p)
+		if isQueued := a.queue.isQueued[shutdown.Owner]; isQueued != isRemoved {
+			t.Errorf("removed %t: the shutdown is looked at %t", isRemoved, isQueued)
+		}
+	}
+}

@@ -2166,8 +2166,8 @@ var mutants = []mutant{
 	{
 		name:     "processes are ranked before priorities",
 		file:     "core/eviction/rank.go",
-		old:      "		r.excess = usage.Processes\n",
-		new:      "		r.excess, r.priority = usage.Processes, 0\n",
+		old:      "		r.class, r.excess = classUnknown, usage.Processes\n",
+		new:      "		r.class, r.excess, r.priority = classUnknown, usage.Processes, 0\n",
 		scenario: "pid-storm", seeds: "1-300",
 	},
 	{
