@@ -29,7 +29,7 @@ func (d *Disk) GrowTree(p string, names int64, ownFiles bool) {
 		panic("disk: " + p + " is no directory")
 	}
 	if _, inodes := d.Room(p); ownFiles && names > n.names {
-		names = min(names, n.names+inodes)
+		names = n.names + min(names-n.names, inodes)
 	}
 	to := n.content
 	to.modTime, to.names, to.ownFiles = d.now(), names, ownFiles

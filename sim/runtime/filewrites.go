@@ -64,8 +64,8 @@ func (r *Runtime) writeLayer(c *container, name string, bytes int64) {
 	if c.layer == nil {
 		c.layer = map[string]int64{}
 	}
-	if before := c.layer[name]; bytes > before {
-		bytes = min(bytes, before+r.room(r.layerDirectory()))
+	if before := c.layer[name]; bytes > before { // the free space may be the largest number there is
+		bytes = before + min(bytes-before, r.room(r.layerDirectory()))
 	}
 	c.layer[name] = bytes
 	r.recordFact(c, truth.Fact{Kind: truth.LayerResized, Bytes: c.layerBytes()})
