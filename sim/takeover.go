@@ -25,14 +25,7 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 			world.PortCRI: r.runtime.Do, world.PortFS: r.disk.Do, world.PortHost: r.host.Do,
 			world.PortNetwork: r.network.Do, world.PortAPI: r.server.Do,
 		},
-		Static: func() []*v1.Pod {
-			var all []*v1.Pod
-			desired := r.manifests.desired()
-			for _, uid := range slices.Sorted(maps.Keys(desired)) {
-				all = append(all, r.ofKubelet(desired[uid]))
-			}
-			return all
-		},
+		Static: r.staticOfKubelet,
 	})
 	ports := []interface {
 		Connect(func(world.Event))
@@ -65,20 +58,25 @@ func (r *run) checkBack(isSettled bool) {
 	if r.plan.TakeOver == nil || r.isDone() || r.incarnations == 0 {
 		return
 	}
-	left := &kubelet.Left{Node: r.kubeletNode(), ReadFile: r.read, List: r.disk.List,
-		IsSettled: isSettled}
+	left := &kubelet.Left{Node: r.kubeletNode(), Static: r.staticOfKubelet(), ReadFile: r.read,
+		List: r.disk.List, IsSettled: isSettled}
 	left.Sandboxes, left.Containers = r.runtime.Statuses()
 	for _, o := range r.server.Objects(world.ResourcePods) {
 		left.Pods = append(left.Pods, o.Pod)
-	}
-	desired := r.manifests.desired()
-	for _, uid := range slices.Sorted(maps.Keys(desired)) {
-		left.Static = append(left.Static, r.ofKubelet(desired[uid]))
 	}
 	if problems := kubelet.Read(left); len(problems) > 0 {
 		r.fail(backOracle, "a kubelet that took the node back: "+
 			strings.Join(firstLines(problems, 4), "; "))
 	}
+}
+
+// staticOfKubelet returns the pods of the manifests as the kubelet has them.
+func (r *run) staticOfKubelet() (all []*v1.Pod) {
+	desired := r.manifests.desired()
+	for _, uid := range slices.Sorted(maps.Keys(desired)) {
+		all = append(all, r.ofKubelet(desired[uid]))
+	}
+	return all
 }
 
 // ofKubelet returns a static pod as the kubelet has it, with the UID that it gives it.

@@ -88,7 +88,7 @@ type Round struct {
 	Ask Ask `json:"ask,omitzero"`
 }
 
-// TimeoutOf returns that of a request of a round.
+// TimeoutOf returns how long a request of a round may take.
 func TimeoutOf(request any) time.Duration {
 	if _, isRun := request.(*world.GetCredentials); isRun {
 		return runWaitMax + world.CredentialRunMax

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -342,8 +341,7 @@ func reportedExits(status *v1.PodStatus) map[string]bool {
 		for i := range list {
 			for _, state := range []v1.ContainerState{list[i].State, list[i].LastTerminationState} {
 				if state.Terminated != nil {
-					_, id, _ := strings.Cut(state.Terminated.ContainerID, "://")
-					ids[id] = true
+					ids[RunID(state.Terminated.ContainerID)] = true
 				}
 			}
 		}

@@ -50,13 +50,20 @@ func reportedHealth(status *v1.PodStatus) []ContainerRecord {
 		status.ContainerStatuses} {
 		for i := range list {
 			s := &list[i]
-			_, id, _ := strings.Cut(s.ContainerID, "://")
+			id := RunID(s.ContainerID)
 			if s.Started != nil && *s.Started && s.State.Running != nil && id != "" {
 				records = append(records, ContainerRecord{ID: id, Started: true, Ready: s.Ready})
 			}
 		}
 	}
 	return records
+}
+
+// RunID returns the runtime's ID of a container from the one in a status, which begins with the
+// name of the runtime; empty if there is none.
+func RunID(containerID string) string {
+	_, id, _ := strings.Cut(containerID, "://")
+	return id
 }
 
 // adoptHealth sets the results of probes that have none, and reports whether there are any.

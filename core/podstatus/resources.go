@@ -3,7 +3,6 @@ package podstatus
 import (
 	"cmp"
 	"maps"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -58,7 +57,7 @@ func storedResources(p *pod.Pod, c *pod.Container) *v1.ResourceRequirements {
 	for _, list := range [][]v1.ContainerStatus{stored.InitContainerStatuses,
 		stored.ContainerStatuses} {
 		for i := range list {
-			if _, id, _ := strings.Cut(list[i].ContainerID, "://"); id == c.ID && id != "" {
+			if id := pod.RunID(list[i].ContainerID); id == c.ID && id != "" {
 				return list[i].Resources
 			}
 		}

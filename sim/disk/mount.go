@@ -130,15 +130,20 @@ func within(p, other string) bool {
 		strings.HasPrefix(p, other) && p[len(other)] == '/'
 }
 
+// mountOf returns the newest mount that a path is in; nil if it is in none.
+func (d *Disk) mountOf(p string) *mount {
+	for _, m := range slices.Backward(d.mounts) {
+		if within(path.Clean(p), m.path) {
+			return m
+		}
+	}
+	return nil
+}
+
 // lacksSpace reports whether a path has no space for a file of so many bytes.
 func (d *Disk) lacksSpace(p string, bytes int64) bool {
-	for _, m := range slices.Backward(d.mounts) {
-		if within(path.Clean(p), m.path) && m.isMemory {
-			return m.bytesMax > 0 && m.root.usedBytes()+bytes > m.bytesMax
-		}
-		if within(path.Clean(p), m.path) {
-			break
-		}
+	if m := d.mountOf(p); m != nil && m.isMemory {
+		return m.bytesMax > 0 && m.root.usedBytes()+bytes > m.bytesMax
 	}
 	room, inodes := d.Room(p)
 	if max(bytes, 1) <= room && inodes > 0 {
@@ -152,12 +157,8 @@ func (d *Disk) lacksSpace(p string, bytes int64) bool {
 
 // isApart reports whether a path is in a file system of another process.
 func (d *Disk) isApart(p string) bool {
-	for _, m := range slices.Backward(d.mounts) {
-		if within(path.Clean(p), m.path) {
-			return m.isApart
-		}
-	}
-	return false
+	m := d.mountOf(p)
+	return m != nil && m.isApart
 }
 
 // Room returns how many bytes and files can still be written at a path on the disk.
@@ -171,16 +172,14 @@ func (d *Disk) Room(p string) (bytes, inodes int64) {
 
 // freeMemory returns the free space of the tmpfs that a path is in, and false if it is in none.
 func (d *Disk) freeMemory(p string) (bytes int64, isMemory bool) {
-	for _, m := range slices.Backward(d.mounts) {
-		switch {
-		case !within(p, m.path):
-		case m.bytesMax > 0:
-			return m.bytesMax - m.root.usedBytes(), true
-		default:
-			return math.MaxInt64, m.isMemory
-		}
+	switch m := d.mountOf(p); {
+	case m == nil:
+		return 0, false
+	case m.bytesMax > 0:
+		return m.bytesMax - m.root.usedBytes(), true
+	default:
+		return math.MaxInt64, m.isMemory
 	}
-	return 0, false
 }
 
 // usedBytes returns the allocated bytes of the files of a tree.

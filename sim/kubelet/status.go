@@ -192,6 +192,10 @@ func (k *Kubelet) phase(p *pod, s *state, status *v1.PodStatus) v1.PodPhase {
 
 // setConditions sets the conditions. One whose status stays keeps its time.
 func (k *Kubelet) setConditions(p *pod, s *state, status *v1.PodStatus, object *v1.Pod) {
+	earlier := [][]v1.PodCondition{object.Status.Conditions}
+	if p.written != nil {
+		earlier = append(earlier, p.written.Conditions)
+	}
 	set := func(t v1.PodConditionType, holds bool, reason, message string) {
 		c := v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: reason, Message: message,
 			ObservedGeneration: p.object.Generation,
@@ -199,15 +203,11 @@ func (k *Kubelet) setConditions(p *pod, s *state, status *v1.PodStatus, object *
 		if holds {
 			c.Status = v1.ConditionTrue
 		}
-		old := object.Status.Conditions
-		if i := slices.IndexFunc(old, func(o v1.PodCondition) bool { return o.Type == t }); i >= 0 &&
-			old[i].Status == c.Status {
-			c.LastTransitionTime = old[i].LastTransitionTime
-		} else if p.written != nil {
-			old = p.written.Conditions
-			i = slices.IndexFunc(old, func(o v1.PodCondition) bool { return o.Type == t })
-			if i >= 0 && old[i].Status == c.Status {
+		for _, old := range earlier {
+			stays := func(o v1.PodCondition) bool { return o.Type == t && o.Status == c.Status }
+			if i := slices.IndexFunc(old, stays); i >= 0 {
 				c.LastTransitionTime = old[i].LastTransitionTime
+				break
 			}
 		}
 		status.Conditions = append(status.Conditions, c)

@@ -81,8 +81,7 @@ func (o *nothingChanges) begin(m *model, now time.Time) {
 
 func (m *model) takenPod(p *pod) *takenPod {
 	t := &takenPod{containers: map[string]bool{}, isRight: map[string]bool{}, old: map[string]bool{},
-		oldLogs: map[string]bool{},
-		cgroups: map[string]truth.Limits{}}
+		oldLogs: map[string]bool{}, cgroups: map[string]truth.Limits{}}
 	for _, s := range p.sandboxes {
 		if s.ready {
 			t.sandbox = s.id
@@ -325,13 +324,14 @@ func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fac
 		return nil
 	}
 	before, after := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
-	isProbed := !m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync", "HTTPGet")
-	if name := m.turnedUnready(before, after, t); name != "" && isProbed {
+	probesAreSound := !m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync",
+		"HTTPGet")
+	if name := m.turnedUnready(before, after, t); name != "" && probesAreSound {
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s is "+
 			"reported as not ready", p, name)
 	}
-	if t.isRestless || !isProbed {
-		t.isChanged = t.isChanged || !isProbed // a probe may have failed
+	if t.isRestless || !probesAreSound {
+		t.isChanged = t.isChanged || !probesAreSound // a probe may have failed
 		return nil
 	}
 	if a, b := inOrder(before), inOrder(after); !equality.Semantic.DeepEqual(a, b) {

@@ -74,7 +74,7 @@ func (r *Runtime) writeLayer(c *container, name string, bytes int64) {
 // room returns how many bytes fit into the file system of a directory.
 func (r *Runtime) room(dir string) int64 {
 	if r.opts.Room == nil {
-		return math.MaxInt64 / 2
+		return math.MaxInt64
 	}
 	return r.opts.Room(dir)
 }

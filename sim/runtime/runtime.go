@@ -50,6 +50,7 @@ type Options struct {
 	// is called when an image does not.
 	Room     func(dir string) int64
 	NoteFull func()
+
 	// OpenFile opens a file that a container writes to. It creates the file and missing directories,
 	// including those that the agent has just removed. Nil: containers write no files.
 	OpenFile func(path string) File
