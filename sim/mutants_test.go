@@ -597,7 +597,7 @@ var mutants = []mutant{
 		file:     "core/criconfig/run.go",
 		old:      "annotations[AnnotationHash],",
 		new:      "annotations[AnnotationHash] + \"x\",",
-		scenario: "agent-restarts", seeds: "1-500",
+		scenario: "agent-restarts", seeds: "2",
 	},
 	{
 		name:     "the status is that of the first sandbox",

@@ -53,7 +53,7 @@ func TestVersionIsTheModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	if !strings.Contains(text, "require k8s.io/kubernetes "+Version+"\n") {
+	if !strings.Contains(text, "\tk8s.io/kubernetes "+Version+"\n") {
 		t.Errorf("tools/go.mod does not require %s", Version)
 	}
 	staging := "v0" + strings.TrimPrefix(Version, "v1")
