@@ -75,7 +75,7 @@ var seedletBinary = sync.OnceValues(func() (string, error) {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// These tests mostly wait, so more of them run in parallel than there are processors.
-	if err := flag.Set("test.parallel", "10"); err != nil {
+	if err := flag.Set("test.parallel", "7"); err != nil {
 		panic(err) // package testing defines the flag
 	}
 	code := m.Run()

@@ -19,9 +19,9 @@ import (
 // TestTakeOver replaces a kubelet by the agent and the agent by the kubelet, on a node of a cluster
 // with pods of every kind, with the same flags, configuration and directories: once by TERM and
 // once by KILL in each direction. Nothing changes at the runtime, on the disk, in cgroups and at
-// the API server, and the successor goes on with what the other has started.
+// the API server, and the successor goes on with what the other has started. It runs beside no other
+// test of the package: a kubelet that is slow forgets what was ready.
 func TestTakeOver(t *testing.T) {
-	t.Parallel()
 	start := time.Now()
 	log := func(format string, args ...any) {
 		t.Logf("%5.1f s: %s", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
@@ -64,6 +64,7 @@ const quietWindow = 12 * time.Second
 // swap ends the program that runs with a signal and starts the other. Nothing may change.
 func (c *takeOverSuite) swap(t *testing.T, name string, signal syscall.Signal, program string) {
 	t.Helper()
+	c.waitOld(t)
 	before := c.look(t)
 	c.program = program
 	code := c.agent.signalAndWait(t, signal)
@@ -82,6 +83,21 @@ func (c *takeOverSuite) swap(t *testing.T, name string, signal syscall.Signal, p
 	}
 	t.Logf("%s: %d sandboxes and %d containers are the same, %d differences are its own", name,
 		len(before.lines["sandboxes"]), len(before.lines["containers"]), expected)
+}
+
+// waitOld waits until every container has run longer than the ten seconds in which a kubelet that
+// starts takes it for a new one, which is not ready (kubeletRestartGracePeriod).
+func (c *takeOverSuite) waitOld(t *testing.T) {
+	t.Helper()
+	newest := time.Time{}
+	for _, p := range c.apiPods(t, "") {
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if r := s.State.Running; r != nil && r.StartedAt.After(newest) && p.Name != crasher {
+				newest = r.StartedAt.Time
+			}
+		}
+	}
+	time.Sleep(time.Until(newest.Add(11 * time.Second)))
 }
 
 // takeOverSuite is a cluster whose node has a kubelet or the agent.
