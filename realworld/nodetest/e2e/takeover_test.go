@@ -19,8 +19,8 @@ import (
 // TestTakeOver replaces a kubelet by the agent and the agent by the kubelet, on a node of a cluster
 // with pods of every kind, with the same flags, configuration and directories: once by TERM and
 // once by KILL in each direction. Nothing changes at the runtime, on the disk, in cgroups and at
-// the API server, and the successor goes on with what the other has started. It runs beside no other
-// test of the package: a kubelet that is slow forgets what was ready.
+// the API server, and the successor goes on with what the other has started. It runs beside no
+// other test of the package: a kubelet that is slow forgets what was ready.
 func TestTakeOver(t *testing.T) {
 	start := time.Now()
 	log := func(format string, args ...any) {
