@@ -68,13 +68,12 @@ type Pod struct {
 
 	Observed bool   `json:"observed"` // by a relist of this agent
 	Record   Record `json:"record"`   // the pod's file on the disk
-	// Reported is what the status at the API server says about containers of another agent, until it
-	// is in the record.
-	Reported    []ContainerRecord `json:"reported,omitempty"`
-	Sandboxes   []Sandbox         `json:"sandboxes,omitempty"`   // sorted by attempt
-	Containers  []Container       `json:"containers,omitempty"`  // sorted by name, then attempt
-	RemovedRuns []RemovedRun      `json:"removedRuns,omitempty"` // runs that the runtime no longer has
-	Round       Round             `json:"round"`                 // the current restart round
+	// Reported is what the status at the API server says that the record does not have yet.
+	Reported    Reported     `json:"reported,omitzero"`
+	Sandboxes   []Sandbox    `json:"sandboxes,omitempty"`   // sorted by attempt
+	Containers  []Container  `json:"containers,omitempty"`  // sorted by name, then attempt
+	RemovedRuns []RemovedRun `json:"removedRuns,omitempty"` // runs that the runtime no longer has
+	Round       Round        `json:"round"`                 // the current restart round
 
 	// Op is the one creating operation in flight, zero if none is: the creation of a directory,
 	// sandbox or container, a start, a mount. A pod never has two creating operations in flight.

@@ -24,6 +24,7 @@ type Record struct {
 	// pod. A pod that is new to the node has no earlier runs.
 	LookedFor bool `json:"lookedFor,omitempty"`
 	// The content of the file, as this agent last read or wrote it:
+	Written     time.Time         `json:"written,omitzero"`
 	StartTime   time.Time         `json:"startTime"`
 	Containers  []ContainerRecord `json:"containers,omitempty"`
 	Termination *Termination      `json:"termination,omitempty"`
@@ -31,7 +32,7 @@ type Record struct {
 
 	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
 	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
-	// WritesReported is set if that is not older than what was reported of other agents' containers.
+	// WritesReported is set if that is not older than Pod.Reported.
 	WritesReported bool `json:"writesReported,omitempty"`
 
 	DirMissing bool      `json:"dirMissing,omitempty"` // the pod's directory did not exist
@@ -49,6 +50,7 @@ type ContainerRecord struct {
 
 // recordContent is the content of the file. Its names are the format of the file.
 type recordContent struct {
+	Written    time.Time         `json:"written,omitzero"` // by the machine's clock
 	Start      time.Time         `json:"start"`
 	Containers []ContainerRecord `json:"containers,omitempty"`
 	End        *Termination      `json:"end,omitempty"`
@@ -95,7 +97,8 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	if !r.Loaded || r.Op != 0 || p.NoLongerDesired || w.waitUntil(r.NotBefore) {
 		return
 	}
-	current := recordContent{Start: env.Node.Wall.Date(p.StartTime), Containers: p.containerRecords(),
+	current := recordContent{Written: env.Node.Wall.Date(env.Effects.Now()),
+		Start: env.Node.Wall.Date(p.StartTime), Containers: p.containerRecords(),
 		Round: p.Round.Number}
 	if p.Termination.Phase != "" {
 		end := p.Termination
@@ -108,7 +111,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	isCurrent := current.Start.Equal(r.StartTime) && slices.Equal(current.Containers, r.Containers) &&
 		(current.End == nil) == (r.Termination == nil) && current.Round == r.Round
 	if isCurrent && r.Failures == 0 { // after a failed write the content of the file is not known
-		p.Reported = nil
+		p.Reported.forget()
 		return
 	}
 	if !p.hasDir() {
@@ -206,12 +209,13 @@ func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
 	p.Record.Failures, p.Record.NotBefore = 0, time.Time{}
 	p.Record.setContent(written)
 	if p.Record.WritesReported {
-		p.Reported = nil // it has become a part of the record
+		p.Reported.forget() // it has become a part of the record
 	}
 }
 
 func (r *Record) setContent(c *recordContent) {
-	r.StartTime, r.Containers, r.Termination, r.Round = c.Start, c.Containers, c.End, c.Round
+	r.Written, r.StartTime = c.Written, c.Start
+	r.Containers, r.Termination, r.Round = c.Containers, c.End, c.Round
 }
 
 // applyRecord restores the facts of the record about running containers, and the termination of the
@@ -219,7 +223,10 @@ func (r *Record) setContent(c *recordContent) {
 // replace it. The postStart hook of a container that another agent has created counts as run, and
 // its probes have come as far as was reported.
 func (p *Pod) applyRecord(env *Env) {
-	p.keepReportedByOthers()
+	if !p.IsStatic() {
+		p.Reported = reportedHealth(&p.Spec.Status)
+	}
+	p.keepNewerReports()
 	for i := range p.Containers {
 		c := &p.Containers[i]
 		container := p.specContainer(c.Name)
@@ -231,6 +238,9 @@ func (p *Pod) applyRecord(env *Env) {
 		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness} {
 			if spec := probe.SpecOf(container, kind); spec != nil {
 				delay := hashedDelay(env.Node.Seed, c.ID, spec.PeriodSeconds)
+				if kind == probe.Readiness && !p.Reported.LostAt.IsZero() {
+					delay = 0 // the container may be ready
+				}
 				c.prober(kind).NextAt = env.Effects.Now().Add(delay)
 			}
 		}
@@ -264,17 +274,22 @@ func hashedDelay(seed uint64, id string, periodSeconds int32) time.Duration {
 	return time.Duration(h % uint64(time.Duration(max(periodSeconds, 1))*time.Second))
 }
 
-// persistedContainer returns the durable record of a container: of the file, or else of the status
-// at the API server.
+// persistedContainer returns the durable record of a container: that of the file, with what was
+// reported since it was written.
 func (p *Pod) persistedContainer(id string) ContainerRecord {
-	for _, records := range [][]ContainerRecord{p.Record.Containers, p.Reported} {
-		for _, m := range records {
-			if m.ID == id {
-				return m
-			}
-		}
+	record := ContainerRecord{ID: id}
+	if i := indexOfRecord(p.Record.Containers, id); i >= 0 {
+		record = p.Record.Containers[i]
 	}
-	return ContainerRecord{ID: id}
+	if i := indexOfRecord(p.Reported.Containers, id); i >= 0 {
+		record.Started, record.Ready = p.Reported.Containers[i].Started, p.Reported.Containers[i].Ready
+	}
+	record.Ready = record.Ready && p.Reported.LostAt.IsZero()
+	return record
+}
+
+func indexOfRecord(records []ContainerRecord, id string) int {
+	return slices.IndexFunc(records, func(r ContainerRecord) bool { return r.ID == id })
 }
 
 // containerRecords returns the current records of the running containers, without empty ones.

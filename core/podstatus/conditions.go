@@ -29,7 +29,7 @@ func updateConditions(p *pod.Pod, now time.Time) {
 	setCondition(p, v1.ContainersReady, reason == "", reason, message, now)
 	if reason == "" {
 		if gates := unmetReadinessGates(p); gates != "" {
-			reason, message = "ReadinessGatesNotReady", gates
+			reason, message = pod.ReasonReadinessGates, gates
 		}
 	}
 	setCondition(p, v1.PodReady, reason == "", reason, message, now)
