@@ -321,8 +321,8 @@ var mutants = []mutant{
 	{
 		name:     "the record of a container is given to its replacement",
 		file:     "core/pod/record.go",
-		old:      "if m.ID == id {",
-		new:      "if m.ID != \"\" {",
+		old:      "return r.ID == id })",
+		new:      "return r.ID != \"\" })",
 		scenario: "probes", seeds: "1-200",
 	},
 	{
@@ -820,8 +820,8 @@ var mutants = []mutant{
 	{
 		name:     "a volume is measured once only",
 		file:     "core/localstorage/localstorage.go",
-		old:      "		u.VolumesAt = now.Add(volumesPeriod)\n",
-		new:      "		u.VolumesAt = now.Add(volumesPeriod * 60)\n",
+		old:      "	next := u.next(&u.Volumes, volumesPeriod, now, ",
+		new:      "	next := u.next(&u.Volumes, volumesPeriod*60, now, ",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -869,8 +869,8 @@ var mutants = []mutant{
 	{
 		name:     "what was measured in earlier passes is added up",
 		file:     "core/localstorage/localstorage.go",
-		old:      "	u.Position, u.Measured = 0, nil\n",
-		new:      "	u.Position = 0\n",
+		old:      "	u.forget(m.Item)\n	if ev.Err",
+		new:      "	if ev.Err",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -2721,9 +2721,9 @@ var mutants = []mutant{
 	},
 	{
 		name:     "a take-over: what a kubelet has reported as ready is not known",
-		file:     "core/pod/reported_health.go",
+		file:     "core/pod/record.go",
 		old:      "\t\tp.Reported = reportedHealth(&p.Spec.Status)\n",
-		new:      "\t\tp.Reported = nil\n",
+		new:      "\t\tp.Reported.forget()\n",
 		scenario: "take-over", seeds: "1-300",
 	},
 	{

@@ -2,8 +2,8 @@
 // it exceeds: the size limit of an emptyDir, the limits of ephemeral-storage of its containers, and
 // their sum (localStorageEviction in pkg/kubelet/eviction/eviction_manager.go).
 //
-// Facts: the measurements of the pass under way, how often each tree could not be measured in a
-// row, and the limit that is exceeded. Plan: the next measurement (Usage.NextMeasurement). Events:
+// Facts: the last measurements, how often each tree could not be measured in a row, and the limit
+// that is exceeded. Plan: the next measurement (Usage.NextMeasurement). Events:
 // the completions of measurements. Package pod issues the operations and evicts the pod. A pod
 // without limits is never measured. Start reading at Usage.
 package localstorage
@@ -44,13 +44,20 @@ type Usage struct {
 	Op        world.OpID `json:"op,omitempty"`
 	Measuring Item       `json:"measuring"` // what Op measures
 
-	NextAt     time.Time      `json:"nextAt"`               // when the next pass starts
-	VolumesAt  time.Time      `json:"volumesAt"`            // when the next pass with volumes starts
-	Volumes    bool           `json:"volumes,omitempty"`    // the pass measures volumes, too
-	Position   int            `json:"position,omitempty"`   // of the next item of the pass
-	Measured   []Measurement  `json:"measured,omitempty"`   // in the pass
+	// Passes over containers come before what is left of a pass over volumes, which may take as long
+	// as the author of the pod likes.
+	Containers Pass `json:"containers"` // over logs and writable layers
+	Volumes    Pass `json:"volumes"`    // over volumes and the pod's own files
+
+	Measured   []Measurement  `json:"measured,omitempty"`   // the last one of each item that counts
 	Unfinished map[string]int `json:"unfinished,omitempty"` // measurements in a row, by Item.String
 	Exceeded   Limit          `json:"exceeded"`             // the limit that the pod exceeds
+}
+
+// Pass is one measurement of all items of some kinds.
+type Pass struct {
+	At       time.Time `json:"at"`                 // when it starts
+	Position int       `json:"position,omitempty"` // of its next item
 }
 
 // Item is something that can be measured.
@@ -108,8 +115,8 @@ type Pod struct {
 	IsReady func(position int, name string) bool
 	// RunningID returns the ID of the running container of a name; empty if none runs.
 	RunningID func(container string) string
-	// LayersApart reports that writable layers are not, or may not be, in the file system of the node.
-	// They do not count for the limit of a container then, only for that of the pod.
+	// LayersApart reports that writable layers are not, or may not be, in the node's file system. They
+	// do not count for the limit of a container then, only for that of the pod.
 	LayersApart bool
 }
 
@@ -125,61 +132,79 @@ func (u *Usage) NextMeasurement(pod *Pod, now time.Time) (*Operation, time.Time)
 	if !hasLimits(&pod.Spec.Spec) || u.Op != 0 {
 		return nil, time.Time{}
 	}
-	if now.Before(u.NextAt) {
-		return nil, u.NextAt
-	}
-	if u.Position == 0 {
-		u.Volumes = !now.Before(u.VolumesAt)
-	}
 	limited := limitOfPod(pod.Spec) != nil
-	for body, found := any(nil), true; found; {
-		var item Item
-		item, body, found = u.itemAt(u.Position, pod, limited)
-		u.Position++
-		if body != nil {
-			return &Operation{Item: item, Body: body}, time.Time{}
+	if limited {
+		if u.Containers.Position == 0 && !now.Before(u.Containers.At) {
+			u.forgetContainers()
+		}
+		next := u.next(&u.Containers, containersPeriod, now, func(at int) (Item, any, bool) {
+			return containerItem(pod, at)
+		})
+		if next != nil {
+			return next, time.Time{}
 		}
 	}
-	u.endPass(now, limited)
-	return nil, u.NextAt
+	next := u.next(&u.Volumes, volumesPeriod, now, func(position int) (Item, any, bool) {
+		return volumeItem(pod, position, limited)
+	})
+	switch {
+	case next != nil:
+		return next, time.Time{}
+	case limited && u.Containers.At.Before(u.Volumes.At):
+		return nil, u.Containers.At
+	}
+	return nil, u.Volumes.At
 }
 
-// endPass ends a pass, which may have taken longer than a period.
-func (u *Usage) endPass(now time.Time, limited bool) {
-	u.Position, u.Measured = 0, nil
-	if u.Volumes {
-		u.VolumesAt = now.Add(volumesPeriod)
+// next returns the next measurement of a pass. If there is none any more, the next pass starts a
+// period later. itemAt returns the item at a position with the request that measures it, which is
+// nil if the pass leaves the item out, and false after the last one.
+func (u *Usage) next(pass *Pass, period time.Duration, now time.Time,
+	itemAt func(position int) (Item, any, bool)) *Operation {
+	if now.Before(pass.At) {
+		return nil
 	}
-	u.NextAt = u.VolumesAt
-	if limited {
-		u.NextAt = now.Add(containersPeriod)
+	for {
+		item, body, found := itemAt(pass.Position)
+		switch {
+		case !found:
+			*pass = Pass{At: now.Add(period)} // it may have taken longer than a period
+			return nil
+		case body != nil:
+			pass.Position++
+			return &Operation{Item: item, Body: body}
+		}
+		pass.Position++
+		u.forget(item)
 	}
 }
 
-// itemAt returns the item of a pod at a position with the request that measures it, which is nil if
-// the pass leaves the item out, and false after the last one. limited reports whether the pod has a
-// limit as a whole.
-func (u *Usage) itemAt(position int, pod *Pod, limited bool) (item Item, body any, found bool) {
-	spec := &pod.Spec.Spec
-	if position < len(spec.Volumes) {
-		v := &spec.Volumes[position]
-		if u.Volumes && (limited && isLocal(v) || sizeLimit(v) > 0) && pod.IsReady(position, v.Name) {
+// volumeItem returns the volume of a pod, or the files of its own, at a position.
+func volumeItem(pod *Pod, position int, limited bool) (item Item, body any, found bool) {
+	volumes := pod.Spec.Spec.Volumes
+	if position < len(volumes) {
+		v := &volumes[position]
+		if (limited && isLocal(v) || sizeLimit(v) > 0) && pod.IsReady(position, v.Name) {
 			body = &world.MeasureTree{Path: volume.Path(pod.Dir, v)}
 		}
 		return Item{VolumeItem, v.Name}, body, true
 	}
-	position -= len(spec.Volumes)
-	if position < len(ownFiles) {
-		if u.Volumes && limited {
-			body = &world.MeasureTree{Path: pod.Dir + "/" + ownFiles[position]}
-		}
-		return Item{FilesItem, ownFiles[position]}, body, true
+	position -= len(volumes)
+	if position >= len(ownFiles) {
+		return Item{}, nil, false
 	}
-	position -= len(ownFiles)
-	name, found := containerAt(spec, position/2)
+	if limited {
+		body = &world.MeasureTree{Path: pod.Dir + "/" + ownFiles[position]}
+	}
+	return Item{FilesItem, ownFiles[position]}, body, true
+}
+
+// containerItem returns the logs or the writable layer of a container at a position.
+func containerItem(pod *Pod, position int) (item Item, body any, found bool) {
+	name, found := containerAt(&pod.Spec.Spec, position/2)
 	switch {
-	case !found || !limited:
-		return Item{}, nil, found
+	case !found:
+		return Item{}, nil, false
 	case position%2 == 0:
 		return Item{LogsItem, name}, &world.MeasureTree{Path: pod.LogDir + "/" + name}, true
 	}
@@ -206,8 +231,9 @@ func containerAt(spec *v1.PodSpec, position int) (string, bool) {
 // MeasurementIssued records that a measurement is in flight.
 func (u *Usage) MeasurementIssued(id world.OpID, item Item) { u.Op, u.Measuring = id, item }
 
-// HandleCompletion applies a completed measurement. An item that could not be measured waits for
-// the next pass: what is known of the others is a part of the usage, and may exceed a limit alone.
+// HandleCompletion applies a completed measurement. An item that could not be measured counts
+// nothing until the next pass: what is known of the others is a part of the usage, and may exceed a
+// limit alone.
 //
 // Only the port knows whether a measurement failed because of the tree (TreeMeasured.Unfinished).
 // An error never counts as usage, neither does a timeout: the disk may be slow, or the operation
@@ -215,6 +241,7 @@ func (u *Usage) MeasurementIssued(id world.OpID, item Item) { u.Op, u.Measuring 
 func (u *Usage) HandleCompletion(pod *Pod, ev world.Event) {
 	m := Measurement{Item: u.Measuring, Counts: true}
 	u.Op, u.Measuring = 0, Item{}
+	u.forget(m.Item)
 	if ev.Err != nil || pod.Spec == nil {
 		return
 	}
@@ -258,8 +285,21 @@ func (u *Usage) countUnfinished(item Item, measured *world.TreeMeasured) bool {
 	return u.Unfinished[key] >= unfinishedMax
 }
 
-// exceeded returns the limit of the pod or of a container that is exceeded by the measurements of
-// the pass, the newest of which is that of an item.
+// forget removes the last measurement of an item.
+func (u *Usage) forget(item Item) {
+	u.Measured = slices.DeleteFunc(u.Measured, func(m Measurement) bool { return m.Item == item })
+}
+
+// forgetContainers removes what was measured in earlier passes over containers: a container may
+// have moved from its layer to its log what it has written, or may not exist any more.
+func (u *Usage) forgetContainers() {
+	u.Measured = slices.DeleteFunc(u.Measured, func(m Measurement) bool {
+		return m.Kind == LogsItem || m.Kind == LayerItem
+	})
+}
+
+// exceeded returns the limit of the pod or of a container that the last measurements exceed, the
+// newest of which is that of an item.
 func (u *Usage) exceeded(newest Item, pod *Pod) Limit {
 	limit := limitOfPod(pod.Spec)
 	if limit != nil && u.sum(func(m *Measurement) bool { return m.Counts }) > limit.Value() {

@@ -139,7 +139,7 @@ func TestLayersApart(t *testing.T) {
 	if got := u.Message(pod.Spec); got != "" {
 		t.Errorf("%q for a layer", got)
 	}
-	pass(t, u, pod, u.NextAt, map[string]world.Event{"app-id": layer(2049)})
+	pass(t, u, pod, u.Containers.At, map[string]world.Event{"app-id": layer(2049)})
 	if u.Exceeded.Kind != PodLimit {
 		t.Errorf("%v, want that of the pod", u.Exceeded)
 	}
@@ -166,7 +166,7 @@ func TestPeriods(t *testing.T) {
 	for i := range 8 {
 		want := containers
 		if i%6 == 0 {
-			want = append([]string{dataPath, "/pods/u1/etc-hosts", "/pods/u1/containers"}, containers...)
+			want = append(slices.Clip(containers), dataPath, "/pods/u1/etc-hosts", "/pods/u1/containers")
 		}
 		asked, wake := pass(t, u, pod, now, nil)
 		if !slices.Equal(asked, want) || !wake.Equal(now.Add(10*time.Second)) {
@@ -240,5 +240,37 @@ func TestSlowPass(t *testing.T) {
 	u.HandleCompletion(pod, world.Event{Err: world.Errorf(world.KindTimeout, "x", "y"), Time: later})
 	if step, wake := u.NextMeasurement(pod, later); step != nil || !wake.After(later) {
 		t.Errorf("%v, again at %v, want a time after %v", step, wake, later)
+	}
+}
+
+// Volumes that take long to measure do not keep logs and layers waiting. What was measured of them
+// counts beside what is measured of the containers later.
+func TestSlowVolumes(t *testing.T) {
+	u, now, before := &Usage{}, t0, t0
+	pod := newPod([]v1.Container{container("app", "1Ki")}, emptyDir("a", ""), emptyDir("b", ""),
+		emptyDir("c", ""))
+	for range 12 {
+		step, _ := u.NextMeasurement(pod, now)
+		if step == nil {
+			t.Fatalf("nothing is measured at %v", now)
+		}
+		u.MeasurementIssued(9, step.Item)
+		switch step.Kind {
+		case LayerItem:
+			if now.Sub(before) > time.Minute {
+				t.Errorf("a layer is measured after %v", now.Sub(before))
+			}
+			before = now
+			u.HandleCompletion(pod, layer(500))
+		case LogsItem:
+			u.HandleCompletion(pod, tree(0))
+		default:
+			now = now.Add(55 * time.Second)
+			u.HandleCompletion(pod, tree(200))
+		}
+	}
+	if u.Exceeded.Kind != PodLimit {
+		t.Errorf("%v is exceeded by three volumes of 200 bytes and a layer of 500: %+v", u.Exceeded,
+			u.Measured)
 	}
 }
