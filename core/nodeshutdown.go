@@ -106,10 +106,11 @@ func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Even
 }
 
 // noteShutdownProgress is called after a pod was planned. A pod has ended when its volumes are
-// unmounted too: a pod of a later group may provide them.
+// unmounted too: a pod of a later group may provide them. The status of one that is not desired any
+// more is not awaited.
 func (a *Agent) noteShutdownProgress(p *pod.Pod) {
-	hasEnded := p.Stage == pod.Terminated && p.Storage.Unmounted
-	if m := &a.state.Shutdown; m.UnderWay() && (hasEnded && m.PodEnded(p.UID) || p.FullyRemoved) {
+	m, hasEnded := &a.state.Shutdown, p.Stage == pod.Terminated && p.Storage.Unmounted
+	if m.UnderWay() && (hasEnded && m.PodEnded(p.UID) || p.FullyRemoved || p.NoLongerDesired) {
 		a.queue.enqueue(shutdown.Owner)
 	}
 }

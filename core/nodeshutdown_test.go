@@ -139,8 +139,8 @@ func TestPodsAreAdmittedWithoutShutdown(t *testing.T) {
 	}
 }
 
-// The final status of a pod is not awaited once the pod is not desired, and its removal has the
-// shutdown looked at.
+// The final status of a pod is not awaited once the pod is not desired. This and its removal have
+// the shutdown looked at.
 func TestRemovalOfPodHasShutdownLookedAt(t *testing.T) {
 	n := bootWithPods(nil, apiPodNamed("a", "u1"))
 	n.failingCalls = map[string]bool{"PatchObject": true}
@@ -152,12 +152,14 @@ func TestRemovalOfPodHasShutdownLookedAt(t *testing.T) {
 	if p.NoLongerDesired = true; !a.isEndReported("u1") {
 		t.Error("a pod that is not desired is waited for")
 	}
-	for _, isRemoved := range []bool{false, true} {
+	for _, test := range []struct{ notDesired, removed, want bool }{
+		{}, {notDesired: true, want: true}, {removed: true, want: true},
+	} {
 		a.queue = planQueue{}
-		p.FullyRemoved, p.Stage = isRemoved, pod.Terminating
+		p.NoLongerDesired, p.FullyRemoved, p.Stage = test.notDesired, test.removed, pod.Terminating
 		a.noteShutdownProgress(p)
-		if isQueued := a.queue.isQueued[shutdown.Owner]; isQueued != isRemoved {
-			t.Errorf("removed %t: the shutdown is looked at %t", isRemoved, isQueued)
+		if isQueued := a.queue.isQueued[shutdown.Owner]; isQueued != test.want {
+			t.Errorf("%+v: the shutdown is looked at %t", test, isQueued)
 		}
 	}
 }
