@@ -147,8 +147,8 @@ func statOpen(file *os.File, stat *unix.Statx_t) error {
 // are too deep are left out.
 const pathBytesMax = 2048
 
-// omitted stands for the rest of a path that is too long.
-const omitted = "/..."
+// omitted stands for the rest of a path that is too long. No other path has an empty name in it.
+const omitted = "//..."
 
 // joinPath returns the path of a name in a directory, for errors.
 func joinPath(dir, name string) string {
