@@ -569,8 +569,8 @@ func (m *Manager) endVictim(now time.Time) {
 func (m *Manager) Undecided() bool { return len(m.Thresholds) > 0 && !m.Decided }
 
 // Adopt takes over the conditions of the Node that an earlier agent has left true: they end after a
-// transition period of this agent, not at its start.
-func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt time.Time) {
+// transition period of this agent, not at its start. The Node may be read long after that.
+func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt, now time.Time) {
 	if m.Adopted || len(m.Thresholds) == 0 {
 		return
 	}
@@ -578,7 +578,7 @@ func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt time.Time) {
 	for _, c := range conditions {
 		if isPressure(c.Type) && c.Status == v1.ConditionTrue && m.LastMet[c.Type].Before(bootedAt) {
 			m.noteMet(c.Type, bootedAt)
-			m.updatePressure(bootedAt)
 		}
 	}
+	m.updatePressure(now)
 }

@@ -226,6 +226,9 @@ func (w *walker) enter(f entry) error {
 func (w *walker) closeOldest() error {
 	l := &w.levels[len(w.levels)-w.open]
 	for !l.ended {
+		if err := w.ctx.Err(); err != nil {
+			return fmt.Errorf("gave up at %s: %w", l.path, err)
+		}
 		if err := w.readNames(l); err != nil {
 			return err
 		}

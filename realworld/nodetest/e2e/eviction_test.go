@@ -31,8 +31,8 @@ const (
 	podsMemoryMiB  = 900 // that all pods may use
 	hogMemoryMiB   = 830 // less than they may use, and more than the threshold leaves
 	pressureForMiB = 100 // of the threshold of memory
-	// machineLeftMiB is how far the machine is from its threshold, half of what a pod then takes. Other
-	// tests may take and give back as much meanwhile.
+	// machineLeftMiB is how far the machine is from its threshold, half of what a pod then takes.
+	// Other tests may take and give back as much meanwhile.
 	machineLeftMiB  = 1500
 	pressureLongest = 15 * time.Second
 )
@@ -224,8 +224,8 @@ func (c *clusterSuite) testImageGC(t *testing.T, images []string) {
 	})
 }
 
-// testDiskPressure has a pod fill the disk by a file: the last unused image is removed, which is not
-// enough, and then the pod is evicted. Its replacement waits for the end of the pressure.
+// testDiskPressure has a pod fill the disk by a file: the last unused image is removed, which is
+// not enough, and then the pod is evicted. Its replacement waits for the end of the pressure.
 func (c *clusterSuite) testDiskPressure(t *testing.T, images []string, name, path string) {
 	manifests := func(fileMiB int) string {
 		return strings.NewReplacer("NAME", name, "PATH", path, "FILE", fmt.Sprint(fileMiB)).
