@@ -832,6 +832,13 @@ var mutants = []mutant{
 		scenario: "evictions", seeds: "6-25",
 	},
 	{
+		name:     "layers of removed containers are expected to be freed at once",
+		file:     "core/eviction/eviction.go",
+		old:      "	layersHeldMax = 10 * time.Second\n",
+		new:      "	layersHeldMax = 0 * time.Second\n",
+		scenario: "disk-imagefs", seeds: "1-20",
+	},
+	{
 		name:     "a critical pod is evicted",
 		file:     "core/pod/volumes.go",
 		old:      "	if message == \"\" || admission.IsCritical(p.Spec, p.IsStatic()) {\n",

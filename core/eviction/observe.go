@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -250,11 +251,11 @@ func (m *Manager) startAttempt(source int, env *Env) {
 }
 
 // isStarved reports whether a threshold is met for its grace period by an observation that was
-// asked for after the last victim and the last reclaim.
+// asked for after the last victim and the last reclaim, and after what they have freed is seen.
 func (m *Manager) isStarved(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
 	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
-		(!t.Signal.isForDisk() || !o.AsOf.Before(m.DiskFreedAt)) &&
+		(!t.Signal.isForDisk() || !o.AsOf.Before(timer.Later(m.DiskFreedAt, m.LayersHeldUntil))) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 

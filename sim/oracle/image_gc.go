@@ -116,7 +116,7 @@ func (o *imageGC) noteTime(of *map[string]time.Time, image string, at time.Time)
 
 // isFreed reports whether facts of a kind may free space.
 func isFreed(kind truth.Kind) bool {
-	return kind == truth.ContainerRemoved || kind == truth.LayerResized ||
+	return kind == truth.ContainerRemoved || kind == truth.LayerResized || kind == truth.LayerFreed ||
 		kind == truth.PathRemoved || kind == truth.PathWritten || kind == truth.FileResized
 }
 
