@@ -287,8 +287,7 @@ func (c *clusterSuite) expectMemoryEviction(t *testing.T, name string, takenMiB 
 		return c.apiPod(t, name).Status.Phase == v1.PodFailed
 	})
 	c.expectPressure(t, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure)
-	firstDigit := fmt.Sprint(takenMiB << 10)[:1] // of the KiB that are used
-	c.expectEviction(t, c.apiPod(t, name), "memory", "Container main was using "+firstDigit)
+	c.expectEviction(t, c.apiPod(t, name), "memory", "Container main was using ") // it may still grow
 	c.expectNoPressure(t, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure)
 }
 
