@@ -869,8 +869,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod may use what its containers together may, each alone",
 		file:     "core/localstorage/localstorage.go",
-		old:      "	if limit != nil && u.sum(func(m *Measurement) bool {\n",
-		new:      "	if limit != nil && newest.Name == \"\" && u.sum(func(m *Measurement) bool {\n",
+		old:      "	if limit != nil && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
+		new:      "	if limit != nil && newest.Name == \"\" && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -1976,9 +1976,9 @@ var mutants = []mutant{
 	{
 		name: "an agent that is restarted in a shutdown ends no pods",
 		file: "core/nodeshutdown.go",
-		old:  "\t\tp.ShutDown(period, a.effects.Now())\n\t\ta.enqueuePod(uid)\n",
-		new: "\t\tif a.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n" +
-			"\t\t\tp.ShutDown(period, a.effects.Now())\n\t\t}\n\t\ta.enqueuePod(uid)\n",
+		old:  "\t\tif p.Stage != pod.Terminated {\n\t\t\tp.ShutDown(",
+		new: "\t\tif p.Stage != pod.Terminated &&\n" +
+			"\t\t\ta.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n\t\t\tp.ShutDown(",
 		also: &edit{"core/nodeshutdown.go",
 			"if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
 			"if group := a.shutdownGroup(p); m.Now.HasReached(group) &&\n" +
@@ -1988,8 +1988,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown goes on before the volumes of a group are unmounted",
 		file:     "core/nodeshutdown.go",
-		old:      "hasEnded := p.Stage == pod.Terminated && p.Storage.Unmounted",
-		new:      "hasEnded := p.Stage == pod.Terminated",
+		old:      "&a.state.Shutdown, p.Stage == pod.Terminated && p.Storage.Unmounted",
+		new:      "&a.state.Shutdown, p.Stage == pod.Terminated",
 		scenario: "shutdown-priority", seeds: "1-50",
 	},
 	{
