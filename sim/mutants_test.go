@@ -2332,6 +2332,13 @@ var mutants = []mutant{
 		scenario: "evictions", seeds: "1-300",
 	},
 	{
+		name:     "a victim that should have ended by now is not stopped again",
+		file:     "core/pod/stop.go",
+		old:      "hastened > 0 {\n\t\t// A request",
+		new:      "hastened < 0 {\n\t\t// A request",
+		scenario: "disk-full", plan: "victim-not-stopped-again.yaml",
+	},
+	{
 		name:     "an observation counts although a later one has failed",
 		file:     "core/eviction/observe.go",
 		old:      "!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)",

@@ -186,6 +186,8 @@ func (c *recordContent) decode(data []byte) error {
 		return fmt.Errorf("end.phase: %q", end.Phase)
 	case end != nil && (end.Grace < 0 || end.Grace > graceMaxSeconds*time.Second):
 		return fmt.Errorf("end.grace: %d", end.Grace)
+	case end != nil && end.Hastened < 0:
+		return fmt.Errorf("end.hastened: %d", end.Hastened)
 	}
 	return nil
 }
@@ -252,11 +254,13 @@ func (p *Pod) applyRecord(env *Env) {
 	case p.IsStatic() && end.Reason == shutdown.Reason:
 		// The machine is up again, or is still going down, which package shutdown then knows.
 	case p.Stage == Syncing:
-		p.startTermination(*end, env.Effects.Now())
+		again := *end
+		again.Grace = end.shortestGrace()
+		p.startTermination(again, env.Effects.Now())
 	default: // the pod is marked for deletion as well
 		t := &p.Termination
 		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
-		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.Grace)
+		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.shortestGrace())
 	}
 	t := &p.Termination
 	p.OverLimit = end != nil && t.Reason == ReasonEvicted && !t.UnderPressure

@@ -46,10 +46,15 @@ func (*machineShutdown) conditionProblem(node *v1.Node) string {
 	case c.Status == v1.ConditionTrue:
 		return "is ready"
 	case c.Status == v1.ConditionFalse &&
-		(c.Reason != reasonNotReady || !strings.Contains(c.Message, notReadyText)):
+		(c.Reason != reasonNotReady || !slices.Contains(problemsOf(c.Message), notReadyText)):
 		return fmt.Sprintf("is not ready for %s: %q", c.Reason, c.Message)
 	}
 	return ""
+}
+
+// problemsOf returns the problems in the message of a condition: "one", or "[one, another]".
+func problemsOf(message string) []string {
+	return strings.Split(strings.Trim(message, "[]"), ", ")
 }
 
 // idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
