@@ -1981,8 +1981,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown goes on before the volumes of a group are unmounted",
 		file:     "core/nodeshutdown.go",
-		old:      "hasEnded := p.Stage == pod.Terminated && p.Storage.Unmounted",
-		new:      "hasEnded := p.Stage == pod.Terminated",
+		old:      "p.Stage == pod.Terminated && p.Storage.Unmounted",
+		new:      "p.Stage == pod.Terminated",
 		scenario: "shutdown-priority", seeds: "1-50",
 	},
 	{

@@ -176,7 +176,7 @@ func (p *Pod) startTermination(termination Termination, now time.Time) {
 		return
 	}
 	p.Stage, p.Termination = Terminating, termination
-	p.Termination.Since = now
+	p.Termination.Since, p.Termination.Grace = now, termination.shortestGrace()
 	p.awaitRelist(now)
 }
 

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The stop of a pod that should have ended by now may be lost: it is requested again when the pod is
-// hastened.
+// The stop of a pod that should have ended by now may be lost: it is requested again when the pod
+// is hastened.
 func TestLostStopOfHastenedPod(t *testing.T) {
 	p := notDesired(runningPod(func(*v1.Container) {}))
 	r := newHarness(t, p).planAt(0)

@@ -254,9 +254,7 @@ func (p *Pod) applyRecord(env *Env) {
 	case p.IsStatic() && end.Reason == shutdown.Reason:
 		// The machine is up again, or is still going down, which package shutdown then knows.
 	case p.Stage == Syncing:
-		again := *end
-		again.Grace = end.shortestGrace()
-		p.startTermination(again, env.Effects.Now())
+		p.startTermination(*end, env.Effects.Now())
 	default: // the pod is marked for deletion as well
 		t := &p.Termination
 		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase

@@ -119,11 +119,10 @@ func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
 	}
 	s := c.Stop
 	if s.KillAfter == 0 {
-		left := s.Grace - c.usedGrace(env.Effects.Now())
+		s.KillAfter = max(s.Grace-c.usedGrace(env.Effects.Now()), killAfterMin)
 		if hastened := p.Termination.Hastened; hastened > 0 {
-			left = min(left, hastened)
+			s.KillAfter = min(s.KillAfter, max(hastened, killAfterMin))
 		}
-		s.KillAfter = max(left, killAfterMin)
 	}
 	c.Stopping = true
 	c.Op = env.Effects.Issue(p.Key(), c.ID, s.KillAfter+env.Node.RuntimeTimeout,

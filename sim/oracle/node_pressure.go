@@ -183,9 +183,9 @@ func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *fi
 			freed.Format(time.TimeOnly))
 	}
 	if q := p.model.freedByLimit(s.askedAt, now); q != nil && source != fromNode {
-		return findingf("pod %s is evicted for an observation of %s that was asked for at %s, but pod %s, "+
-			"which was over its own limit, has given back what it held since, at %s", p, source, asked, q,
-			q.limitFreedAt.Format(time.TimeOnly))
+		return findingf("pod %s is evicted for an observation of %s that was asked for at %s, but pod "+
+			"%s, which was over its own limit, has given back what it held since, at %s", p, source, asked,
+			q, q.limitFreedAt.Format(time.TimeOnly))
 	}
 	switch {
 	case now.Sub(s.answeredAt) > sampleAgeMax &&
@@ -208,8 +208,8 @@ func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *fi
 	return nil
 }
 
-// freedByLimit returns a pod that was evicted for a limit of its own, and has given back all that it
-// held of a disk since a time, as the agent knows.
+// freedByLimit returns a pod that was evicted for a limit of its own, and has given back all that
+// it held of a disk since a time, as the agent knows.
 func (m *model) freedByLimit(since, now time.Time) *pod {
 	for _, p := range m.podsInOrder {
 		freed := p.limitFreedAt

@@ -564,8 +564,8 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	}
 }
 
-// reasonReclaims is that of the Event of the Node before the agent removes something, or observes the
-// pods to evict one.
+// reasonReclaims is that of the Event of the Node before the agent removes something, or observes
+// the pods to evict one.
 const reasonReclaims = "EvictionThresholdMet"
 
 // noteFreed notes that something was removed before an eviction from the file systems that have it.

@@ -17,8 +17,8 @@ type reclaim struct {
 func (*reclaim) describe() Entry {
 	return Entry{"reclaim", "Before a pod is evicted for a file system, the containers of the pods " +
 		"of the API server that have ended are removed, if their writable layers are on it, and then " +
-		"the unused images, if these are, also those that pods have used; otherwise the newest run of a container stays as long as its " +
-		"pod is desired, unless the pod was evicted or preempted."}
+		"the unused images, if these are, also those that pods have used; otherwise the newest run of " +
+		"a container stays as long as its pod is desired, unless the pod was evicted or preempted."}
 }
 
 const (

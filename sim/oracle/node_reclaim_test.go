@@ -114,7 +114,8 @@ func TestUsageWithoutLayers(t *testing.T) {
 	if got := u.withLayers(nil); got != nil {
 		t.Errorf("without layers: %+v", got)
 	}
-	if got := u.withLayers(&usageSample{pods: map[string]podUsage{"u1": {layerBytes: 5}}}); got == nil ||
+	layers := &usageSample{pods: map[string]podUsage{"u1": {layerBytes: 5}}}
+	if got := u.withLayers(layers); got == nil ||
 		got.pods["u1"] != (podUsage{diskBytes: 7, layerBytes: 5}) {
 		t.Errorf("with layers: %+v", got)
 	}

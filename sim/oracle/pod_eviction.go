@@ -401,8 +401,7 @@ func (p *pod) mustBeEvicted(now time.Time) bool {
 }
 
 // checkEvictionStop checks the grace period of a request to stop a container of a pod that was
-// evicted: it is judged as it is issued, so that a request of before the eviction that is on its way
-// is none.
+// evicted. It is judged as it is issued: one of before the eviction may still be on its way.
 func (s *Set) checkEvictionStop(now time.Time, eff *world.Effect) {
 	request, isStop := eff.Body.(*runtimeapi.StopContainerRequest)
 	if !isStop || s.model.containers[request.ContainerId] == nil {
