@@ -213,7 +213,7 @@ func (a *Agent) handleEvictionCompletion(id world.OpID, ev world.Event) {
 // adoptPressure takes over the pressure conditions of the Node that an earlier agent has left.
 func (a *Agent) adoptPressure() {
 	if node := a.state.NodeObject.Object; node != nil { // the watch may report it later than a read
-		a.state.Eviction.Adopt(node.Status.Conditions, a.state.BootedAt)
+		a.state.Eviction.Adopt(node.Status.Conditions, a.state.BootedAt, a.effects.Now())
 	}
 }
 

@@ -35,19 +35,21 @@ func (a *Agent) planShutdown() time.Time {
 		IsReported: a.isEndReported, Listed: a.hasListedEverything()})
 }
 
-// endGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, and of
-// those that have.
+// endGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, or have
+// volumes that are still mounted, and of those that have.
 func (a *Agent) endGroup(group int, period time.Duration) (running, ended []string) {
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
 		if p.Spec == nil || a.shutdownGroup(p) != group {
 			continue
 		}
-		if p.Stage == pod.Terminated {
+		if p.Stage == pod.Terminated && p.Storage.Unmounted {
 			ended = append(ended, uid)
 			continue
 		}
-		p.ShutDown(period, a.effects.Now())
+		if p.Stage != pod.Terminated {
+			p.ShutDown(period, a.effects.Now())
+		}
 		a.enqueuePod(uid)
 		running = append(running, uid)
 	}

@@ -163,3 +163,17 @@ func TestRemovalOfPodHasShutdownLookedAt(t *testing.T) {
 		}
 	}
 }
+
+// A pod that had ended before the shutdown, but whose volumes are still mounted, holds its group: a
+// pod of a later group may provide them.
+func TestShutdownWaitsForVolumesOfPodsThatHadEnded(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"))
+	p := n.agent.state.Pods["u1"]
+	for _, unmounted := range []bool{false, true} {
+		p.Stage, p.Storage.Unmounted = pod.Terminated, unmounted
+		running, ended := n.agent.endGroup(n.agent.shutdownGroup(p), time.Second)
+		if (len(ended) == 1) != unmounted || len(running)+len(ended) != 1 {
+			t.Errorf("unmounted %t: %q are waited for, %q have ended", unmounted, running, ended)
+		}
+	}
+}

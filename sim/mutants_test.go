@@ -832,6 +832,13 @@ var mutants = []mutant{
 		scenario: "evictions", seeds: "6-25",
 	},
 	{
+		name:     "layers of removed containers are expected to be freed at once",
+		file:     "core/eviction/eviction.go",
+		old:      "	layersHeldMax = 10 * time.Second\n",
+		new:      "	layersHeldMax = 0 * time.Second\n",
+		scenario: "disk-imagefs", seeds: "1-20",
+	},
+	{
 		name:     "a critical pod is evicted",
 		file:     "core/pod/volumes.go",
 		old:      "	if message == \"\" || admission.IsCritical(p.Spec, p.IsStatic()) {\n",
@@ -1969,9 +1976,9 @@ var mutants = []mutant{
 	{
 		name: "an agent that is restarted in a shutdown ends no pods",
 		file: "core/nodeshutdown.go",
-		old:  "\t\tp.ShutDown(period, a.effects.Now())\n\t\ta.enqueuePod(uid)\n",
-		new: "\t\tif a.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n" +
-			"\t\t\tp.ShutDown(period, a.effects.Now())\n\t\t}\n\t\ta.enqueuePod(uid)\n",
+		old:  "if p.Stage != pod.Terminated {\n",
+		new: "if p.Stage != pod.Terminated &&\n" +
+			"\t\t\ta.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n",
 		also: &edit{"core/nodeshutdown.go",
 			"if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
 			"if group := a.shutdownGroup(p); m.Now.HasReached(group) &&\n" +
@@ -1981,8 +1988,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown goes on before the volumes of a group are unmounted",
 		file:     "core/nodeshutdown.go",
-		old:      "p.Stage == pod.Terminated && p.Storage.Unmounted",
-		new:      "p.Stage == pod.Terminated",
+		old:      "&a.state.Shutdown, p.Stage == pod.Terminated && p.Storage.Unmounted",
+		new:      "&a.state.Shutdown, p.Stage == pod.Terminated",
 		scenario: "shutdown-priority", seeds: "1-50",
 	},
 	{
@@ -2356,8 +2363,8 @@ var mutants = []mutant{
 	{
 		name:     "an observation of before the end of a pod over its own limit counts",
 		file:     "core/eviction/observe.go",
-		old:      "!o.AsOf.Before(m.DiskFreedAt)",
-		new:      "!o.AsOf.IsZero()",
+		old:      "timer.Later(m.DiskFreedAt, m.LayersHeldUntil)",
+		new:      "timer.Later(time.Time{}, m.LayersHeldUntil)",
 		scenario: "disk-imagefs", seeds: "1-300",
 	},
 	{

@@ -22,6 +22,8 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -124,7 +126,32 @@ func setup(ctx context.Context) error {
 	if err := cluster.Install(ctx, printProgress); err != nil {
 		return fmt.Errorf("setting up a cluster: %w", err)
 	}
+	if err := raiseInotifyLimit(); err != nil {
+		printProgress("tests may run out of inotify instances: " + err.Error())
+	}
 	return nil
+}
+
+// inotifyMin is how many inotify instances a user needs at least. The tests have a hundred at the
+// same time, of machines with systemd, runtimes and agents; the kernel's default is 128.
+const inotifyMin = 1024
+
+// raiseInotifyLimit raises fs.inotify.max_user_instances to inotifyMin if it is less.
+func raiseInotifyLimit() error {
+	const file = "/proc/sys/fs/inotify/max_user_instances"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if limit >= inotifyMin {
+		return nil
+	}
+	printProgress(fmt.Sprintf("raising fs.inotify.max_user_instances to %d", inotifyMin))
+	return os.WriteFile(file, []byte(strconv.Itoa(inotifyMin)), 0o644)
 }
 
 // printProgress prints a line of progress.

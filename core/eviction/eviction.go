@@ -61,6 +61,10 @@ const (
 	imagesIdleMax     = 30 * time.Second
 	removalMax        = 2*time.Minute + 10*time.Second
 	reclaimValid      = 20 * time.Second
+	// layersHeldMax is how long after the removal of containers the runtime may hold their writable
+	// layers. The garbage collector of containerd frees them, a second later, or fifty times as long
+	// as a collection takes (pause_threshold).
+	layersHeldMax = 10 * time.Second
 	// statsTimeout is that of the stats of all pods. The port requests them at once within the first
 	// half of it, and within the second half those of each sandbox.
 	statsTimeout = 20 * time.Second
@@ -127,7 +131,10 @@ type Manager struct {
 	// of them; zero: they have not. DiskFreedAt is when the last one has given back what it held.
 	DiskWaitSince time.Time `json:"diskWaitSince,omitzero"`
 	DiskFreedAt   time.Time `json:"diskFreedAt,omitzero"`
-	Attempt       *Attempt  `json:"attempt,omitempty"`
+	// LayersHeldUntil is until when the runtime may hold the writable layers of containers that were
+	// removed for a file system.
+	LayersHeldUntil time.Time `json:"layersHeldUntil,omitzero"`
+	Attempt         *Attempt  `json:"attempt,omitempty"`
 	// DisksWait is set while a file system is short of space and memory is being observed, which comes
 	// first.
 	DisksWait     bool `json:"disksWait,omitempty"`
@@ -400,8 +407,11 @@ func (m *Manager) removalAwaited(idleMax time.Duration, env *Env) time.Time {
 
 // NoteRemoval is called when the removal of a container or of an image has ended, or a step of it.
 func (m *Manager) NoteRemoval(now time.Time) {
-	if !m.ReclaimSince.IsZero() {
-		m.RemovedAt = now
+	if m.ReclaimSince.IsZero() {
+		return
+	}
+	if m.RemovedAt = now; m.ImagesSince.IsZero() {
+		m.LayersHeldUntil = now.Add(layersHeldMax)
 	}
 }
 
@@ -561,6 +571,9 @@ func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
 }
 
 func (m *Manager) endVictim(now time.Time) {
+	if m.Victim.HoldsDisk {
+		m.LayersHeldUntil = now.Add(layersHeldMax)
+	}
 	m.Victim, m.VictimEndedAt = nil, now
 	m.observeAgain(now)
 }
@@ -569,8 +582,8 @@ func (m *Manager) endVictim(now time.Time) {
 func (m *Manager) Undecided() bool { return len(m.Thresholds) > 0 && !m.Decided }
 
 // Adopt takes over the conditions of the Node that an earlier agent has left true: they end after a
-// transition period of this agent, not at its start.
-func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt time.Time) {
+// transition period of this agent, not at its start. The Node may be read long after that.
+func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt, now time.Time) {
 	if m.Adopted || len(m.Thresholds) == 0 {
 		return
 	}
@@ -578,7 +591,7 @@ func (m *Manager) Adopt(conditions []v1.NodeCondition, bootedAt time.Time) {
 	for _, c := range conditions {
 		if isPressure(c.Type) && c.Status == v1.ConditionTrue && m.LastMet[c.Type].Before(bootedAt) {
 			m.noteMet(c.Type, bootedAt)
-			m.updatePressure(bootedAt)
 		}
 	}
+	m.updatePressure(now)
 }

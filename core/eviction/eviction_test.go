@@ -790,3 +790,30 @@ func TestTreesOfPods(t *testing.T) {
 		t.Errorf("usage %v, want none of pods that an answer lacks", a.Usage)
 	}
 }
+
+// Conditions that an earlier agent has left end a transition period after the start, also if the
+// Node is read only then.
+func TestConditionsOfEarlierAgent(t *testing.T) {
+	left := []v1.NodeCondition{{Type: v1.NodeDiskPressure, Status: v1.ConditionTrue}}
+	for _, c := range []struct {
+		after time.Duration
+		want  int
+	}{{time.Second, 1}, {59 * time.Second, 1}, {time.Minute, 0}, {time.Hour, 0}} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{"nodefs.available": "15%"}})
+		if h.m.Adopt(left, start, start.Add(c.after)); len(h.m.Pressure) != c.want {
+			t.Errorf("%v after the start: %v", c.after, h.m.Pressure)
+		}
+	}
+}
+
+// A pod of which both trees could not be finished counts as one of which one could not.
+func TestUnfinishedTreesOfOnePod(t *testing.T) {
+	a := &Attempt{Measured: []string{"one", "both"}}
+	unfinished := world.TreeMeasured{Bytes: 5, Inodes: 1, Unfinished: true}
+	a.addTrees(&world.TreesMeasured{Trees: []world.TreeMeasured{{Bytes: 7, Inodes: 2}, unfinished,
+		unfinished, unfinished}})
+	if one, both := a.Usage["one"].Files, a.Usage["both"].Files; one.Bytes-both.Bytes != 2 {
+		t.Errorf("%+v and %+v", one, both)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -250,11 +251,11 @@ func (m *Manager) startAttempt(source int, env *Env) {
 }
 
 // isStarved reports whether a threshold is met for its grace period by an observation that was
-// asked for after the last victim and the last reclaim.
+// asked for after the last victim and the last reclaim, and after what they have freed is seen.
 func (m *Manager) isStarved(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
 	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
-		(!t.Signal.isForDisk() || !o.AsOf.Before(m.DiskFreedAt)) &&
+		(!t.Signal.isForDisk() || !o.AsOf.Before(timer.Later(m.DiskFreedAt, m.LayersHeldUntil))) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 
@@ -371,8 +372,8 @@ func (a *Attempt) measureTrees(env *Env) {
 	a.Op = env.Effects.Issue(Owner, "", treesTimeout, request)
 }
 
-// addTrees adds what was measured to the usage of the pods. A tree that could not be finished
-// counts as larger than any other.
+// addTrees adds what was measured to the usage of the pods. A pod counts as larger than all that
+// were measured if one tree of it, or both, could not be finished.
 func (a *Attempt) addTrees(trees *world.TreesMeasured) {
 	for i, uid := range a.Measured {
 		if len(trees.Trees) < 2*(i+1) {
@@ -387,13 +388,14 @@ func (a *Attempt) addTrees(trees *world.TreesMeasured) {
 			}
 			a.Usage[uid] = u
 		}
-		for _, tree := range trees.Trees[2*i : 2*i+2] {
-			if u.Files.add(tree.Bytes, tree.Inodes); tree.Unfinished {
-				u.Files.add(unfinishedUsage, unfinishedUsage)
-			}
+		logs, dir := &trees.Trees[2*i], &trees.Trees[2*i+1]
+		u.Files.add(logs.Bytes, logs.Inodes)
+		u.Files.add(dir.Bytes, dir.Inodes)
+		if logs.Unfinished || dir.Unfinished {
+			u.Files.add(unfinishedUsage, unfinishedUsage)
 		}
 	}
 }
 
-// unfinishedUsage is added to what was found of a tree that could not be finished.
+// unfinishedUsage is added to what was found of a pod of which a tree could not be finished.
 const unfinishedUsage = 1 << 60

@@ -75,7 +75,12 @@ func TestReclaimAfterAVictim(t *testing.T) {
 		t.Fatalf("the victim is %+v", h.m.Victim)
 	}
 	h.candidates, h.collected = h.candidates[1:], false
-	h.observeDisks(time.Second, 2, 100)
+	h.observeDisks(layersHeldMax-time.Second, 2, 100)
+	if len(h.evicted) != 1 || h.collections != 1 {
+		t.Errorf("evicted %q after %d removals while the runtime may hold layers of the victim",
+			h.evicted, h.collections)
+	}
+	h.observeDisks(period, 2, 100)
 	if len(h.evicted) != 1 || h.collections != 2 {
 		t.Errorf("evicted %q, %d requests to remove containers, want a second before b is evicted",
 			h.evicted, h.collections)
@@ -84,5 +89,31 @@ func TestReclaimAfterAVictim(t *testing.T) {
 	h.observeDisks(time.Second, 2, 100)
 	if len(h.evicted) != 2 || h.collections != 2 || h.reclaims != 2 {
 		t.Errorf("evicted %q after %d and %d removals", h.evicted, h.collections, h.reclaims)
+	}
+}
+
+// The runtime frees the layers of containers that were removed some time later: no pod is evicted
+// before that can be seen, unless none was removed.
+func TestLayersAreFreedLater(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{"imagefs.available": "15%"}})
+		h.addPod("a", 0, 0)
+		h.reclaimed = true
+		h.observeDisks(0, 2, 100)
+		h.now = h.now.Add(time.Second)
+		if h.collected = true; removed {
+			h.m.NoteRemoval(h.now)
+		}
+		h.observeDisks(time.Second, 2, 100)
+		if (len(h.evicted) == 0) != removed {
+			t.Errorf("removed %t: evicted %q two seconds later", removed, h.evicted)
+		}
+		for range 2 {
+			h.observeDisks(period, 2, 100)
+		}
+		if len(h.evicted) != 1 {
+			t.Errorf("removed %t: evicted %q in the end", removed, h.evicted)
+		}
 	}
 }

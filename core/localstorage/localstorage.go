@@ -302,17 +302,17 @@ func (u *Usage) forgetContainers() {
 // newest of which is that of an item.
 func (u *Usage) exceeded(newest Item, pod *Pod) Limit {
 	limit := limitOfPod(pod.Spec)
-	if limit != nil && u.sum(func(m *Measurement) bool { return m.Counts }) > limit.Value() {
+	if limit != nil && limit.CmpInt64(u.sum(func(m *Measurement) bool { return m.Counts })) < 0 {
 		return Limit{PodLimit, ""}
 	}
 	if newest.Kind == VolumeItem || newest.Kind == FilesItem {
 		return Limit{}
 	}
 	limit = limitOfContainer(&pod.Spec.Spec, newest.Name)
-	if limit != nil && u.sum(func(m *Measurement) bool {
+	if limit != nil && limit.CmpInt64(u.sum(func(m *Measurement) bool {
 		return m.Name == newest.Name &&
 			(m.Kind == LogsItem || m.Kind == LayerItem && !pod.LayersApart)
-	}) > limit.Value() {
+	})) < 0 {
 		return Limit{ContainerLimit, newest.Name}
 	}
 	return Limit{}

@@ -274,3 +274,12 @@ func TestSlowVolumes(t *testing.T) {
 			u.Measured)
 	}
 }
+
+// The sum of limits may be more than an int64 holds.
+func TestLargeLimits(t *testing.T) {
+	u, pod := &Usage{}, newPod([]v1.Container{container("a", "5Ei"), container("b", "5Ei")})
+	pass(t, u, pod, t0, map[string]world.Event{"a-id": layer(2049)})
+	if got := u.Message(pod.Spec); got != "" {
+		t.Error(got)
+	}
+}

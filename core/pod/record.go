@@ -109,7 +109,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 		return // nothing was created yet
 	}
 	isCurrent := current.Start.Equal(r.StartTime) && slices.Equal(current.Containers, r.Containers) &&
-		(current.End == nil) == (r.Termination == nil) && current.Round == r.Round
+		current.End.isRecordedAs(r.Termination) && current.Round == r.Round
 	if isCurrent && r.Failures == 0 { // after a failed write the content of the file is not known
 		p.Reported.forget()
 		return
@@ -129,6 +129,16 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 	r.Op = env.Effects.Issue(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
 		Path: p.recordPath(env.Node), Data: data, Mode: recordPermission,
 	})
+}
+
+// isRecordedAs reports whether the record of an end has what matters of it. An end may become an
+// eviction, which takes less time.
+func (t *Termination) isRecordedAs(recorded *Termination) bool {
+	if t == nil || recorded == nil {
+		return t == recorded
+	}
+	return t.Reason == recorded.Reason && t.UnderPressure == recorded.UnderPressure &&
+		t.Grace >= recorded.Grace
 }
 
 // hasDir reports whether the pod has, or had, a directory for the record.

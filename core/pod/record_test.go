@@ -86,6 +86,23 @@ func TestTerminationThatCannotBePersisted(t *testing.T) {
 	}
 }
 
+// An end that becomes an eviction is recorded again: the next agent gives it no more time, and
+// waits for it instead of evicting another pod.
+func TestEndThatBecomesAnEviction(t *testing.T) {
+	p := runningPod(func(*v1.Container) {})
+	p.startTermination(Termination{Reason: "DeadlineExceeded", Phase: v1.PodFailed,
+		Grace: time.Hour}, t0)
+	p.StaleSince = time.Time{}
+	r := newHarness(t, p).planAt(0).complete("WriteFile", &world.Done{}, nil)
+	r.planAt(time.Second).expectNoCall("WriteFile")
+	p.Evict("low", time.Second, r.now)
+	r.planAt(time.Second).complete("WriteFile", &world.Done{}, nil)
+	if end := p.Record.Termination; !end.UnderPressure || end.Grace > time.Minute {
+		t.Errorf("the record has the end %+v", end)
+	}
+	r.planAt(2 * time.Second).expectNoCall("WriteFile")
+}
+
 // The deletion of a pod is durable at the API server, and no record is written for it.
 func TestDeletionIsDurableAtAPIServer(t *testing.T) {
 	s := spec(v1.RestartPolicyAlways, "", "web")

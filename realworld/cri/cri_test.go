@@ -31,8 +31,10 @@ type fakeRuntime struct {
 	socket string
 	handle func(ctx context.Context, method string) (proto.Message, error)
 	stream func(grpc.ServerStream) error // replaces handle, if set
-	server *grpc.Server
-	served sync.WaitGroup
+	// moreSandboxes is how many serveContainers lists beside three.
+	moreSandboxes int
+	server        *grpc.Server
+	served        sync.WaitGroup
 }
 
 func newRuntime(t *testing.T) *fakeRuntime {

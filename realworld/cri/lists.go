@@ -24,6 +24,8 @@ const (
 	listsBytesMax = 512 << 20
 	// statsTimeout bounds a request for the stats of one sandbox, which takes milliseconds.
 	statsTimeout = time.Second
+	// statsMargin is how long before their deadline no more stats of single sandboxes are waited for.
+	statsMargin = 200 * time.Millisecond
 	// sandboxListsMax is for how many sandboxes lists are requested at the same time.
 	sandboxListsMax = 4
 )
@@ -78,7 +80,7 @@ func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContai
 // ListPodSandboxStats implements runtimeapi.RuntimeServiceClient. The list as a whole fails if the
 // stats of one sandbox cannot be read (containerd joins the errors), which the author of a pod can
 // bring about. So after any failure that is not the runtime's own the stats of each sandbox are
-// requested, and those that fail are left out.
+// requested, and those that fail, or that there is no time for, are left out.
 func (c listClient) ListPodSandboxStats(ctx context.Context,
 	m *runtimeapi.ListPodSandboxStatsRequest, opts ...grpc.CallOption) (
 	*runtimeapi.ListPodSandboxStatsResponse, error) {
@@ -89,7 +91,7 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 	}
 	parts, failure := listEachSandbox(ctx, c,
 		func(ctx context.Context, id string) (*runtimeapi.ListPodSandboxStatsResponse, error) {
-			within, cancel := context.WithTimeout(ctx, statsTimeout)
+			within, cancel := context.WithDeadline(ctx, statsDeadline(ctx))
 			defer cancel()
 			part, err := list(within, &runtimeapi.ListPodSandboxStatsRequest{
 				Filter: &runtimeapi.PodSandboxStatsFilter{Id: id}}, longList(opts)...)
@@ -107,6 +109,16 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 		all.Stats = append(all.Stats, part.GetStats()...)
 	}
 	return all, failure
+}
+
+// statsDeadline returns until when the stats of one sandbox are waited for: for statsTimeout, and
+// not so long that there is no time to return those of the others.
+func statsDeadline(ctx context.Context) time.Time {
+	until := time.Now().Add(statsTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Add(-statsMargin).Before(until) {
+		return deadline.Add(-statsMargin)
+	}
+	return until
 }
 
 // listWhole requests a list within half of the time that its caller has, which leaves the other

@@ -25,7 +25,7 @@ func (r *fakeRuntime) serveContainers(fail error) {
 		method, _ := grpc.MethodFromServerStream(stream)
 		if strings.HasSuffix(method, "/ListPodSandbox") {
 			list := &runtimeapi.ListPodSandboxResponse{}
-			for i := range 3 {
+			for i := range 3 + r.moreSandboxes {
 				list.Items = append(list.Items, &runtimeapi.PodSandbox{Id: fmt.Sprint(i),
 					Metadata: &runtimeapi.PodSandboxMetadata{Name: "web"}})
 			}
@@ -262,5 +262,28 @@ func TestStatsOfBusyRuntime(t *testing.T) {
 			t.Errorf("hung %q: %v, %v", hung, body, err)
 		}
 		r.kill(t)
+	}
+}
+
+// Sandboxes without an answer do not cost the stats of those that were read, however many they are.
+func TestStatsBesideManyHungSandboxes(t *testing.T) {
+	r := newRuntime(t)
+	r.moreSandboxes = 10
+	r.serveStats(func(ctx context.Context, id string) error {
+		if id == "0" {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	r.start(t)
+	defer r.kill(t)
+	// The list of all takes half of the time, and the rest is not enough for statsTimeout of each.
+	body, err := newHarness(t, r).call(&runtimeapi.ListPodSandboxStatsRequest{}, 4*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := body.(*runtimeapi.ListPodSandboxStatsResponse).Stats; len(got) != 1 {
+		t.Errorf("stats of %d sandboxes, want one", len(got))
 	}
 }

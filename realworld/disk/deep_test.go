@@ -209,9 +209,9 @@ func TestRemoveTreeRefusesDeepMounts(t *testing.T) {
 }
 
 // A tree of many names that cannot be measured in time is unfinished; with few names the disk is
-// slow.
+// slow. If the effect has no time left, the walk has started late.
 func TestMeasureTreeUnfinished(t *testing.T) {
-	h, dir := newHarness(t), t.TempDir()
+	dir := t.TempDir()
 	write(t, filepath.Join(dir, "file"), "x")
 	for i := range 40_000 {
 		err := os.Link(filepath.Join(dir, "file"), filepath.Join(dir, fmt.Sprint("name", i)))
@@ -220,12 +220,17 @@ func TestMeasureTreeUnfinished(t *testing.T) {
 		}
 	}
 	for timeout := time.Millisecond; timeout < time.Minute; timeout = timeout * 5 / 4 {
-		got, err := h.doUntil(&world.MeasureTree{Path: dir}, h.clock.Now().Add(timeout))
-		switch m, _ := got.(*world.TreeMeasured); {
-		case err != nil && !err.Has(world.KindTimeout) && !err.Has(world.KindCanceled):
+		m, err := disk.MeasureTreeWithin(t.Context(), dir, timeout)
+		switch {
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			t.Fatal(err)
 		case err != nil:
 		case m.Unfinished:
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			if m, err := disk.MeasureTreeWithin(ctx, dir, time.Minute); err == nil && m.Unfinished {
+				t.Error("unfinished although the walk had less time than it may take")
+			}
 			return
 		default:
 			t.Fatalf("measured completely within %v, and never in part", timeout)
@@ -239,9 +244,9 @@ func TestMeasureDeepTreeUnfinished(t *testing.T) {
 	makeDeep(t, dir, 40_000, "d", nil)
 	t.Cleanup(func() { h.must(&world.RemoveTree{Path: dir + "/d"}) })
 	for timeout := time.Millisecond; timeout < time.Minute; timeout = timeout * 9 / 8 {
-		got, err := h.doUntil(&world.MeasureTree{Path: dir}, h.clock.Now().Add(timeout))
-		switch m, _ := got.(*world.TreeMeasured); {
-		case err != nil && !err.Has(world.KindTimeout) && !err.Has(world.KindCanceled):
+		m, err := disk.MeasureTreeWithin(t.Context(), dir, timeout)
+		switch {
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			t.Fatal(err)
 		case err == nil && !m.Unfinished:
 			t.Fatalf("measured completely within %v, and never in part on the way down", timeout)

@@ -93,7 +93,7 @@ func query(ctx context.Context, request any) (any, error) {
 	case *world.ReadLinks:
 		return readLinks(m.Path)
 	case *world.MeasureTree:
-		return measureTree(ctx, m.Path)
+		return measureTree(ctx, m.Path, measureTimeMax)
 	case *world.MeasureTrees:
 		return measureTrees(ctx, m), nil
 	case *world.MeasureFilesystem:

@@ -68,6 +68,12 @@ func Walk(ctx context.Context, path string, visit func(name string) error) error
 	return w.walkTree(path)
 }
 
+// MeasureTreeWithin measures a tree as the effect MeasureTree does, but within another time.
+func MeasureTreeWithin(ctx context.Context, path string, most time.Duration) (*world.TreeMeasured,
+	error) {
+	return measureTree(ctx, path, most)
+}
+
 // MountNFS is mountNFS.
 var MountNFS = mountNFS
 

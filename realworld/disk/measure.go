@@ -23,13 +23,15 @@ const measureTimeMax = time.Minute
 const manyNames = 10_000
 
 // measureTree sums the usage of a tree. For a tree that is too large it returns the usage that it
-// has found.
-func measureTree(ctx context.Context, path string) (*world.TreeMeasured, error) {
-	ctx, cancel := context.WithTimeout(ctx, measureTimeMax)
+// has found. A walk that began late, as it waited for those of other pods, and so has less than
+// the time it may take until the deadline of the effect, says nothing about the tree.
+func measureTree(ctx context.Context, path string, most time.Duration) (*world.TreeMeasured,
+	error) {
+	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	m := measurement{path: path}
-	err := m.run(ctx)
-	if isTooLarge(err) || errors.Is(err, context.DeadlineExceeded) && m.names >= manyNames {
+	err := m.run(within)
+	if isOfTree(ctx, err, m.names) {
 		m.sum.Unfinished = true
 		return &m.sum, nil
 	}
@@ -37,6 +39,13 @@ func measureTree(ctx context.Context, path string) (*world.TreeMeasured, error) 
 		return nil, err
 	}
 	return &m.sum, nil
+}
+
+// isOfTree reports whether an error is the tree's fault: it is too large, or many of its names were
+// looked at in all of the time that one measurement may take, although the effect has time left.
+func isOfTree(effect context.Context, err error, names int) bool {
+	return isTooLarge(err) ||
+		errors.Is(err, context.DeadlineExceeded) && effect.Err() == nil && names >= manyNames
 }
 
 // isTooLarge reports whether the walk itself has found a tree too large. An error of the kernel

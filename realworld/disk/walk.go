@@ -147,8 +147,8 @@ func statOpen(file *os.File, stat *unix.Statx_t) error {
 // are too deep are left out.
 const pathBytesMax = 2048
 
-// omitted stands for the rest of a path that is too long.
-const omitted = "/..."
+// omitted stands for the rest of a path that is too long. No other path has an empty name in it.
+const omitted = "//..."
 
 // joinPath returns the path of a name in a directory, for errors.
 func joinPath(dir, name string) string {
@@ -226,6 +226,9 @@ func (w *walker) enter(f entry) error {
 func (w *walker) closeOldest() error {
 	l := &w.levels[len(w.levels)-w.open]
 	for !l.ended {
+		if err := w.ctx.Err(); err != nil {
+			return fmt.Errorf("gave up at %s: %w", l.path, err)
+		}
 		if err := w.readNames(l); err != nil {
 			return err
 		}

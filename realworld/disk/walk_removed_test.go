@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -82,7 +83,7 @@ func TestTreeOfRemovedDirectoriesCounts(t *testing.T) {
 		}
 	}()
 	for range 60 {
-		if _, err := measureTree(t.Context(), root); err != nil {
+		if _, err := measureTree(t.Context(), root, measureTimeMax); err != nil {
 			t.Fatal(err)
 		}
 		deadline, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -93,4 +94,26 @@ func TestTreeOfRemovedDirectoriesCounts(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A directory of many names that is closed on the way down is not read to its end when there is no
+// time left.
+func TestNamesOfClosedDirectory(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3000 { // several times what is read at once
+		if err := os.WriteFile(filepath.Join(root, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := walker{ctx: ctx, levels: []level{{dir: dir, path: root}}, open: 1}
+	if err := w.closeOldest(); !errors.Is(err, context.Canceled) || len(w.levels[0].names) != 0 {
+		t.Errorf("%d names were read: %v", len(w.levels[0].names), err)
+	}
 }

@@ -62,7 +62,8 @@ type machine struct {
 // boot enters a new cgroup in every hierarchy, and starts systemd-nspawn on the files of this
 // machine in a mount namespace of its own. The variables: $1 the cgroup, $2 the directory of the
 // machine, $3 a program that the machine gets as /test, and then directories that it shares with
-// this machine. /tmp and /run are its own.
+// this machine. /tmp and /run are its own. The copies of what other tests have mounted go at once:
+// a volume cannot be detached from its device while another namespace has it mounted.
 //
 // systemd-nspawn mounts the hierarchies of version 1 read-only. They are writable before systemd
 // starts, since systemd regards a slice as made although its cgroup could not be. runc needs keys
@@ -76,6 +77,8 @@ exec unshare --mount --propagation private sh -ec '
   dir=$1 program=$2
   shift 2
   for path; do shift; set -- "$@" --bind="$path"; done
+  cut -d " " -f 5 /proc/self/mountinfo | grep -e "^$(dirname "$dir")/" -e "^/run/netns/" | tac |
+    while read -r mounted; do umount --lazy "$mounted" || true; done
   mount --bind / "$dir/root"
   exec systemd-nspawn --quiet --directory="$dir/root" --volatile=overlay --register=no --keep-unit \
     --machine=seedlet-test --capability=all --system-call-filter="@keyring bpf" \

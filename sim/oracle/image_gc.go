@@ -89,7 +89,6 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		o.noteTime(&o.idleSince, f.Image, f.Time)
 	case truth.ImageRemoved:
 		delete(o.idleSince, f.Image)
-		delete(m.imagesFreeSince, f.Image)
 		if f.Cause != truth.CauseAdministrator {
 			return o.checkRemoval(m, f)
 		}
@@ -118,7 +117,7 @@ func (o *imageGC) noteTime(of *map[string]time.Time, image string, at time.Time)
 
 // isFreed reports whether facts of a kind may free space.
 func isFreed(kind truth.Kind) bool {
-	return kind == truth.ContainerRemoved || kind == truth.LayerResized ||
+	return kind == truth.ContainerRemoved || kind == truth.LayerResized || kind == truth.LayerFreed ||
 		kind == truth.PathRemoved || kind == truth.PathWritten || kind == truth.FileResized
 }
 

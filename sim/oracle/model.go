@@ -134,6 +134,7 @@ func (m *model) apply(f *truth.Fact) {
 		m.applyHandler(f)
 	case truth.ImageRemoved:
 		m.imagesAbsent[f.Image] = true
+		delete(m.imagesFreeSince, f.Image)
 	case truth.ImagePulled:
 		if m.imagesAbsent[f.Image] {
 			m.imagesPulledAt[f.Image] = f.Time

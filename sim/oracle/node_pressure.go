@@ -198,6 +198,9 @@ func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *fi
 	case n.victimHoldsDisk && len(v.containers) > 0:
 		return findingf("pod %s is evicted for a file system while the last victim, %s, still has "+
 			"containers, with their writable layers and logs", p, v)
+	case n.victimHoldsDisk && n.heldLayers[v.uid] > 0:
+		return findingf("pod %s is evicted for a file system while the runtime still holds writable "+
+			"layers of the last victim, %s", p, v)
 	case n.victimHoldsDisk && v.hasVolumeBytes():
 		return findingf("pod %s is evicted for a file system while the last victim, %s, still has its "+
 			"volumes", p, v)

@@ -130,7 +130,10 @@ type pressureModel struct {
 	victimHardSince               time.Time // since when it has that of a hard one
 	victimHoldsDisk               bool      // it was evicted for a file system
 	victimEndedAt, victimDeadline time.Time
-	starvedSince                  []time.Time // in truth, of each hard threshold
+	// heldLayers has how many writable layers of removed containers the runtime has not freed yet, by
+	// UID.
+	heldLayers   map[string]int
+	starvedSince []time.Time // in truth, of each hard threshold
 	// starvedAt is when an observation of a source last met a threshold for its grace period, also one
 	// of an earlier agent.
 	starvedAt map[string]time.Time
@@ -511,6 +514,20 @@ func (n *pressureModel) forgetTries() {
 	}
 }
 
+// noteLayer counts the layers that are held.
+func (n *pressureModel) noteLayer(f *truth.Fact) {
+	switch {
+	case f.Bytes == 0:
+	case f.Kind == truth.LayerFreed:
+		n.heldLayers[f.PodUID]--
+	default:
+		if n.heldLayers == nil {
+			n.heldLayers = map[string]int{}
+		}
+		n.heldLayers[f.PodUID]++
+	}
+}
+
 // apply applies a fact.
 func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	switch f.Kind {
@@ -534,7 +551,8 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		if n.reclaims && f.Cause == "" {
 			n.noteFreed(m.hasImages, f.Time)
 		}
-	case truth.ContainerRemoved: // with its writable layer and logs
+	case truth.ContainerRemoved, truth.LayerFreed: // with its writable layer and logs
+		n.noteLayer(f)
 		n.applyContainerRemoved(m, m.containers[f.ContainerID], f)
 		if n.victim != nil && n.victimHoldsDisk && n.victim.uid == f.PodUID {
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)

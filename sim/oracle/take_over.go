@@ -324,17 +324,15 @@ func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fac
 		return nil
 	}
 	before, after := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
-	probesAreSound := !m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync",
-		"HTTPGet")
-	if name := m.turnedUnready(before, after, t); name != "" && probesAreSound {
+	name, a, b := m.turnedUnready(before, after, t), inOrder(before), inOrder(after)
+	switch {
+	case name == "" && (t.isRestless || equality.Semantic.DeepEqual(a, b)):
+	case m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync", "HTTPGet"):
+		t.isChanged = true // a probe may have failed
+	case name != "":
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but %s is "+
 			"reported as not ready", p, name)
-	}
-	if t.isRestless || !probesAreSound {
-		t.isChanged = t.isChanged || !probesAreSound // a probe may have failed
-		return nil
-	}
-	if a, b := inOrder(before), inOrder(after); !equality.Semantic.DeepEqual(a, b) {
+	default:
 		return findingf("pod %s was taken over as it is, and nothing has changed it, but its status is "+
 			"written: %s", p, statusDifference(a, b))
 	}

@@ -225,7 +225,8 @@ func (r *Runtime) deleteContainer(c *container, cause string) {
 	r.containerOrder = slices.Delete(r.containerOrder, at, at+1)
 	r.containerList = nil
 	r.recordFact(c, truth.Fact{Kind: truth.ContainerRemoved, ExitCode: c.ExitCode,
-		Cause: cause})
+		Cause: cause, Bytes: c.layerBytes()})
+	r.freeLayerLater(c)
 	r.emitEvent(c.ID, c.SandboxID, eventDeleted)
 }
 

@@ -1,8 +1,10 @@
 package runtime
 
 import (
+	"hash/fnv"
 	"math"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +87,25 @@ func (c *container) layerBytes() int64 {
 		sum += bytes
 	}
 	return sum
+}
+
+// collectionMax bounds how long after the removal of a container its writable layer is freed.
+const collectionMax = 8 * time.Second
+
+// freeLayerLater frees the writable layer of a removed container. The garbage collector of
+// containerd does it, which runs a second after the last collection, or fifty times as long as one
+// takes (pause_threshold of its scheduler).
+func (r *Runtime) freeLayerLater(c *container) {
+	if len(c.layer) == 0 {
+		return
+	}
+	hash := fnv.New64a()
+	hash.Write([]byte(c.ID))
+	r.garbage = append(r.garbage, c)
+	r.after(time.Duration(hash.Sum64()%uint64(collectionMax)), func() {
+		r.garbage = slices.DeleteFunc(r.garbage, func(g *container) bool { return g == c })
+		r.recordFact(c, truth.Fact{Kind: truth.LayerFreed, Bytes: c.layerBytes()})
+	})
 }
 
 // layerUsage returns what the runtime reports of the writable layer of a container in a directory.

@@ -105,8 +105,10 @@ func (r *Runtime) ImageUsage() (bytes, inodes int64) {
 
 // LayerUsage returns what the writable layers occupy.
 func (r *Runtime) LayerUsage() (bytes, inodes int64) {
-	for _, c := range r.containerOrder {
-		bytes, inodes = bytes+c.layerBytes(), inodes+int64(len(c.layer))
+	for _, list := range [][]*container{r.containerOrder, r.garbage} {
+		for _, c := range list {
+			bytes, inodes = bytes+c.layerBytes(), inodes+int64(len(c.layer))
+		}
 	}
 	return bytes, inodes
 }

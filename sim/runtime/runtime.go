@@ -86,6 +86,7 @@ type Runtime struct {
 	sandboxCount   int // created so far, for addresses
 	containers     map[string]*container
 	containerOrder []*container // sorted by ID
+	garbage        []*container // removed, whose layers are still there
 	containerNames map[string]struct{}
 	requestCount   uint64 // requests to processes so far
 	starts         map[podContainer]int

@@ -292,7 +292,7 @@ func describeFact(f *truth.Fact) string {
 		add(fmt.Sprintf("exit %d", f.ExitCode))
 	case truth.StopRequested:
 		add(fmt.Sprintf("grace %ds", f.GraceSeconds))
-	case truth.LayerResized:
+	case truth.LayerResized, truth.LayerFreed:
 		add(fmt.Sprintf("%d bytes", f.Bytes))
 	case truth.SystemOOM:
 		add(f.Message)

@@ -32,6 +32,7 @@ const (
 	ContainerResized Kind = "ContainerResized" // it has other Limits
 	LimitRefused     Kind = "LimitRefused"     // a limit of memory below the Bytes that it uses
 	LayerResized     Kind = "LayerResized"     // its writable layer has Bytes
+	LayerFreed       Kind = "LayerFreed"       // after its removal, which has the same Bytes
 
 	StopRequested Kind = "StopRequested" // StopContainer took effect: TERM was sent; GraceSeconds
 	KillRequested Kind = "KillRequested" // KILL was sent, for Cause
@@ -95,7 +96,7 @@ var kinds = []Kind{
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
-	ShutdownRepeated, ImageRemoved, LayerResized, SystemOOM,
+	ShutdownRepeated, ImageRemoved, LayerResized, LayerFreed, SystemOOM,
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
 	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
 	VolumeNotPublished, VolumeExpanded,

@@ -170,6 +170,22 @@ func (a *agent) appendConfig(t testing.TB, lines string) {
 	}
 }
 
+// replaceInConfig replaces text of the configuration, which it has.
+func (a *agent) replaceInConfig(t testing.TB, old, replacement string) {
+	t.Helper()
+	data, err := os.ReadFile(a.configFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(data), old) {
+		t.Fatalf("the configuration has no %q:\n%s", old, data)
+	}
+	text := strings.Replace(string(data), old, replacement, 1)
+	if err := os.WriteFile(a.configFile, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // start starts the agent and waits until /healthz reports that it is healthy.
 func (a *agent) start(t testing.TB) {
 	t.Helper()

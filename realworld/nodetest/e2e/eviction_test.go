@@ -3,12 +3,14 @@ package e2e
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,12 +25,15 @@ import (
 // The disk of TestEviction and what is on it, in MiB. An image takes its size twice: packed in the
 // store of contents, and as a snapshot.
 const (
-	smallDiskMiB    = 400
-	unusedImageMiB  = 30 // of each of three
-	fillerFileMiB   = 220
-	podsMemoryMiB   = 900 // that all pods may use
-	hogMemoryMiB    = 830 // less than they may use, and more than the threshold leaves
-	pressureForMiB  = 100 // of the threshold of memory
+	smallDiskMiB   = 400
+	unusedImageMiB = 30 // of each of three
+	fillerFileMiB  = 220
+	podsMemoryMiB  = 900 // that all pods may use
+	hogMemoryMiB   = 830 // less than they may use, and more than the threshold leaves
+	pressureForMiB = 100 // of the threshold of memory
+	// machineLeftMiB is how far the machine is from its threshold, half of what a pod then takes.
+	// Other tests may take and give back as much meanwhile.
+	machineLeftMiB  = 1500
 	pressureLongest = 15 * time.Second
 )
 
@@ -50,18 +55,18 @@ kubeReserved: {memory: %dMi}
 const evictedManifests = `
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: filler, namespace: town}
+metadata: {name: NAME, namespace: town}
 spec:
-  selector: {matchLabels: {app: filler}}
+  selector: {matchLabels: {app: NAME}}
   template:
-    metadata: {labels: {app: filler}}
+    metadata: {labels: {app: NAME}}
     spec:
       terminationGracePeriodSeconds: 2
       volumes: [{name: disk, emptyDir: {}}]
       containers:
       - name: main
         image: IMAGE
-        args: [burn, --share=0, --memory-mib=1, --after=3s, --file=/disk/file, --file-mib=FILE]
+        args: [burn, --share=0, --memory-mib=1, --after=3s, --file=PATH, --file-mib=FILE]
         volumeMounts: [{name: disk, mountPath: /disk}]
 ---
 apiVersion: v1
@@ -78,7 +83,7 @@ spec:
 const hogManifest = `
 apiVersion: v1
 kind: Pod
-metadata: {name: hog, namespace: town}
+metadata: {name: NAME, namespace: town}
 spec:
   terminationGracePeriodSeconds: 2
   containers:
@@ -105,9 +110,18 @@ func TestEviction(t *testing.T) {
 			c.testImageGC(t, images)
 		}},
 		{"a full disk costs unused images, then the pod that fills it", func(t *testing.T) {
-			c.testDiskPressure(t, images)
+			c.kubectl(t, "create", "namespace", testNamespace)
+			c.kubectl(t, "wait", "--for=create", patience, "serviceaccount/default")
+			c.testDiskPressure(t, images, "filler", "/disk/file")
+		}},
+		{"a full disk costs the pod whose writable layer fills it", func(t *testing.T) {
+			// The statistics of containerd have a layer as it was ten seconds ago, so that a smaller volume
+			// may count for more.
+			c.kubectl(t, "delete", "deployment", "filler")
+			c.testDiskPressure(t, images, "layer", "/file")
 		}},
 		{"memory costs the pod that takes it", c.testMemoryPressure},
+		{"memory of the machine costs the pod that takes it", c.testMachineMemory},
 	} {
 		start := time.Now()
 		if !t.Run(part.name, part.run) {
@@ -213,35 +227,67 @@ func (c *clusterSuite) testImageGC(t *testing.T, images []string) {
 	})
 }
 
-// testDiskPressure has a pod fill the disk: the last unused image is removed, which is not enough,
-// and then the pod is evicted. Its replacement waits for the end of the pressure.
-func (c *clusterSuite) testDiskPressure(t *testing.T, images []string) {
-	c.kubectl(t, "create", "namespace", testNamespace)
-	c.kubectl(t, "wait", "--for=create", patience, "serviceaccount/default")
-	c.apply(t, strings.ReplaceAll(evictedManifests, "FILE", fmt.Sprint(fillerFileMiB)))
-	c.waitUntil(t, "the pod is evicted", func() bool { return c.evicted(t, "filler") != nil })
+// testDiskPressure has a pod fill the disk by a file: the last unused image is removed, which is
+// not enough, and then the pod is evicted. Its replacement waits for the end of the pressure.
+func (c *clusterSuite) testDiskPressure(t *testing.T, images []string, name, path string) {
+	manifests := func(fileMiB int) string {
+		return strings.NewReplacer("NAME", name, "PATH", path, "FILE", fmt.Sprint(fileMiB)).
+			Replace(evictedManifests)
+	}
+	c.apply(t, manifests(fillerFileMiB))
+	c.waitUntil(t, "the pod is evicted", func() bool { return c.evicted(t, name) != nil })
 	c.expectPressure(t, v1.NodeDiskPressure, v1.TaintNodeDiskPressure)
 	if n := c.countImages(t, images); n != 0 {
 		t.Errorf("%d unused images are left, although a pod was evicted", n)
 	}
-	c.expectEviction(t, c.evicted(t, "filler"), "ephemeral-storage", "")
+	c.expectEviction(t, c.evicted(t, name), "ephemeral-storage", "")
 	c.waitUntil(t, "the replacement waits", func() bool {
-		return slices.ContainsFunc(c.apiPods(t, "filler"), func(p v1.Pod) bool {
+		return slices.ContainsFunc(c.apiPods(t, name), func(p v1.Pod) bool {
 			return p.Status.Phase == v1.PodPending && p.Spec.NodeName == ""
 		})
 	})
-	c.apply(t, strings.ReplaceAll(evictedManifests, "FILE", "1"))
-	c.kubectl(t, "rollout", "status", "deployment/filler", patience)
+	c.apply(t, manifests(1))
+	c.kubectl(t, "rollout", "status", "deployment/"+name, patience)
 	c.expectNoPressure(t, v1.NodeDiskPressure, v1.TaintNodeDiskPressure)
 }
 
+// testMemoryPressure has a pod take nearly all that the pods of the node may use.
 func (c *clusterSuite) testMemoryPressure(t *testing.T) {
-	c.apply(t, strings.ReplaceAll(hogManifest, "MEMORY", fmt.Sprint(hogMemoryMiB)))
+	c.expectMemoryEviction(t, "hog", hogMemoryMiB)
+}
+
+// testMachineMemory has a pod take memory of the machine until less is available than a threshold
+// allows, although the pods may use all of it.
+func (c *clusterSuite) testMachineMemory(t *testing.T) {
+	var summary struct {
+		Node struct {
+			Memory struct{ AvailableBytes int64 }
+		}
+	}
+	out := c.kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/stats/summary")
+	if err := json.Unmarshal([]byte(out), &summary); err != nil {
+		t.Fatalf("the statistics of the node: %v", err)
+	}
+	available := int(summary.Node.Memory.AvailableBytes >> 20)
+	c.agent.signalAndWait(t, syscall.SIGTERM)
+	c.agent.replaceInConfig(t, fmt.Sprintf("memory.available: %dMi", pressureForMiB),
+		fmt.Sprintf("memory.available: %dMi", available-machineLeftMiB))
+	c.agent.replaceInConfig(t, fmt.Sprintf("kubeReserved: {memory: %dMi}",
+		machineMemoryMiB(t)-podsMemoryMiB), "")
+	c.agent.start(t)
+	c.expectMemoryEviction(t, "giant", 2*machineLeftMiB)
+}
+
+// expectMemoryEviction runs a pod that takes some memory, and is evicted for it.
+func (c *clusterSuite) expectMemoryEviction(t *testing.T, name string, takenMiB int) {
+	t.Helper()
+	c.apply(t, strings.NewReplacer("NAME", name, "MEMORY", fmt.Sprint(takenMiB)).
+		Replace(hogManifest))
 	c.waitUntil(t, "the pod is evicted", func() bool {
-		return c.apiPod(t, "hog").Status.Phase == v1.PodFailed
+		return c.apiPod(t, name).Status.Phase == v1.PodFailed
 	})
 	c.expectPressure(t, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure)
-	c.expectEviction(t, c.apiPod(t, "hog"), "memory", "Container main was using 8")
+	c.expectEviction(t, c.apiPod(t, name), "memory", "Container main was using ") // it may still grow
 	c.expectNoPressure(t, v1.NodeMemoryPressure, v1.TaintNodeMemoryPressure)
 }
 
