@@ -869,8 +869,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod may use what its containers together may, each alone",
 		file:     "core/localstorage/localstorage.go",
-		old:      "	if limit != nil && u.sum(func(m *Measurement) bool {\n",
-		new:      "	if limit != nil && newest.Name == \"\" && u.sum(func(m *Measurement) bool {\n",
+		old:      "	if limit != nil && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
+		new:      "	if newest.Name == \"\" && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
