@@ -870,7 +870,7 @@ var mutants = []mutant{
 		name:     "a pod may use what its containers together may, each alone",
 		file:     "core/localstorage/localstorage.go",
 		old:      "	if limit != nil && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
-		new:      "	if limit != nil && newest.Name == \"\" && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
+		new:      "	if newest.Name == \"\" && limit.CmpInt64(u.sum(func(m *Measurement) bool {\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -1976,9 +1976,9 @@ var mutants = []mutant{
 	{
 		name: "an agent that is restarted in a shutdown ends no pods",
 		file: "core/nodeshutdown.go",
-		old:  "\t\tif p.Stage != pod.Terminated {\n\t\t\tp.ShutDown(",
-		new: "\t\tif p.Stage != pod.Terminated &&\n" +
-			"\t\t\ta.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n\t\t\tp.ShutDown(",
+		old:  "if p.Stage != pod.Terminated {\n",
+		new: "if p.Stage != pod.Terminated &&\n" +
+			"\t\t\ta.state.Shutdown.Now.KnownAt.Sub(a.state.BootedAt) > time.Minute {\n",
 		also: &edit{"core/nodeshutdown.go",
 			"if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
 			"if group := a.shutdownGroup(p); m.Now.HasReached(group) &&\n" +
@@ -2316,6 +2316,87 @@ var mutants = []mutant{
 		old:      "				record(s, body.InodesFree, body.Inodes)",
 		new:      "				record(s, body.Inodes, body.Inodes)",
 		scenario: "inode-storm", seeds: "1-300",
+	},
+	{
+		name:     "a victim of a soft threshold has five minutes",
+		file:     "core/eviction/eviction.go",
+		old:      "e.Grace = max(m.GraceMax, immediateGrace)",
+		new:      "e.Grace = max(m.GraceMax, 5*time.Minute)",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		name:     "a victim of a hard threshold has as long as one of a soft one",
+		file:     "core/eviction/eviction.go",
+		old:      "e := Eviction{Signal: t.Signal, Grace: immediateGrace}",
+		new:      "e := Eviction{Signal: t.Signal, Grace: max(m.GraceMax, immediateGrace)}",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		name:     "a pod over a limit of its own has its own grace period",
+		file:     "core/pod/volumes.go",
+		old:      "Grace: min(p.gracePeriod(), evictionGrace)}",
+		new:      "Grace: p.gracePeriod()}",
+		scenario: "evictions", seeds: "1-300",
+	},
+	{
+		name:     "a victim that should have ended by now is not stopped again",
+		file:     "core/pod/stop.go",
+		old:      "hastened > 0 {\n\t\t// A request",
+		new:      "hastened < 0 {\n\t\t// A request",
+		scenario: "disk-full", plan: "victim-not-stopped-again.yaml",
+	},
+	{
+		name:     "an observation counts although a later one has failed",
+		file:     "core/eviction/observe.go",
+		old:      "!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)",
+		new:      "!o.AsOf.IsZero()",
+		scenario: "memory-storm", seeds: "1-300",
+	},
+	{
+		// The answer of a file system that was asked for before comes after the images are removed.
+		name:     "an observation of before a reclaim counts",
+		file:     "core/eviction/eviction.go",
+		old:      "Reclaim{}\n\tm.observeAgain(now)\n",
+		new:      "Reclaim{}\n\tfor i := range m.Sources {\n\t\tm.Sources[i].NextAt = now\n\t}\n",
+		scenario: "disk-full", seeds: "1-300",
+	},
+	{
+		name:     "an observation of before the end of a pod over its own limit counts",
+		file:     "core/eviction/observe.go",
+		old:      "timer.Later(m.DiskFreedAt, m.LayersHeldUntil)",
+		new:      "timer.Later(time.Time{}, m.LayersHeldUntil)",
+		scenario: "disk-imagefs", seeds: "1-300",
+	},
+	{
+		name: "writable layers are not asked for",
+		file: "core/eviction/eviction.go",
+		old:  "	if !a.Answered {\n",
+		new:  "	if !a.Answered && !m.Thresholds[a.Threshold].Signal.isForDisk() {\n",
+		also: &edit{"core/eviction/observe.go",
+			"	case m.UsageFailures < usageFailuresMax:",
+			"	case m.UsageFailures < usageFailuresMax || a.Measured != nil:"},
+		scenario: "disk-full", seeds: "1-300",
+	},
+	{
+		name:     "an eviction keeps the images that pods have used",
+		file:     "core/imagegc/round.go",
+		old:      ">= c.Settings.AgeMin {\n\t\t\tfree",
+		new:      ">= c.Settings.AgeMin && (!r.All || c.Records[id].LastUsed.IsZero()) {\n\t\t\tfree",
+		scenario: "disk-full", seeds: "1-300",
+	},
+	{
+		name:     "the Node has another message while the machine shuts down",
+		file:     "core/nodeobject.go",
+		old:      "env.Shutdown = shutdown.NodeProblem",
+		new:      "env.Shutdown = shutdown.RejectionMessage",
+		scenario: "shutdown", seeds: "1-300",
+	},
+	{
+		name:     "a pod that tolerates pressure of memory is rejected",
+		file:     "core/nodepressure.go",
+		old:      " || toleratesMemoryPressure(spec)",
+		new:      "",
+		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
 		// The observations of other signals end it.

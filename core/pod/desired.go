@@ -168,15 +168,24 @@ func (p *Pod) CanBeEvicted(forDisk bool) bool {
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter
 // grace period hastens it.
 func (p *Pod) startTermination(termination Termination, now time.Time) {
-	if p.Stage != Syncing {
-		if left := now.Add(termination.Grace).Sub(p.Termination.Since); left < p.Termination.Grace {
-			p.Termination.Grace = left
+	if t := &p.Termination; p.Stage != Syncing {
+		if termination.Grace < t.shortestGrace() {
+			t.Hastened = termination.Grace
 		}
+		t.Grace = min(t.Grace, now.Add(termination.Grace).Sub(t.Since))
 		return
 	}
 	p.Stage, p.Termination = Terminating, termination
-	p.Termination.Since = now
+	p.Termination.Since, p.Termination.Grace = now, termination.shortestGrace()
 	p.awaitRelist(now)
+}
+
+// shortestGrace returns the shortest grace period that the pod was to end with.
+func (t *Termination) shortestGrace() time.Duration {
+	if t.Hastened == 0 {
+		return t.Grace
+	}
+	return min(t.Grace, t.Hastened)
 }
 
 // awaitRelist marks all observations as stale, unless the pod is known as a whole: until a relist

@@ -196,6 +196,8 @@ func (c *recordContent) decode(data []byte) error {
 		return fmt.Errorf("end.phase: %q", end.Phase)
 	case end != nil && (end.Grace < 0 || end.Grace > graceMaxSeconds*time.Second):
 		return fmt.Errorf("end.grace: %d", end.Grace)
+	case end != nil && end.Hastened < 0:
+		return fmt.Errorf("end.hastened: %d", end.Hastened)
 	}
 	return nil
 }
@@ -266,7 +268,7 @@ func (p *Pod) applyRecord(env *Env) {
 	default: // the pod is marked for deletion as well
 		t := &p.Termination
 		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
-		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.Grace)
+		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.shortestGrace())
 	}
 	t := &p.Termination
 	p.OverLimit = end != nil && t.Reason == ReasonEvicted && !t.UnderPressure

@@ -85,18 +85,30 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 		}
 		p.recordEvent(env, c.Name, normal, "Killing", "%s", c.killingMessage(role))
 	}
+	now := env.Effects.Now()
 	if s := c.Stop; grace < s.Grace {
 		s.Grace = grace
-		left := max(s.StartedAt.Add(grace).Sub(env.Effects.Now()), killAfterMin)
-		if s.KillAfter > left {
-			s.KillAfter = left
-			if c.Op != 0 && c.Stopping { // the request with the shortest timeout decides
-				env.Effects.Cancel(c.Op)
-				c.Op = 0
-			}
-		}
+		c.shortenStop(max(s.StartedAt.Add(grace).Sub(now), killAfterMin), true, env)
+	}
+	if hastened := p.Termination.Hastened; hastened > 0 {
+		// A request whose time has passed may be lost. One that has time left ends the container sooner.
+		isOver := !now.Before(c.Stop.StartedAt.Add(c.Stop.Grace))
+		c.shortenStop(max(hastened, killAfterMin), isOver, env)
 	}
 	return true
+}
+
+// shortenStop shortens the time from TERM to KILL, for the next request, and if replace is set also
+// for the one in flight: of several the one with the shortest timeout decides.
+func (c *Container) shortenStop(left time.Duration, replace bool, env *Env) {
+	if c.Stop.KillAfter <= left {
+		return
+	}
+	c.Stop.KillAfter = left
+	if replace && c.Op != 0 && c.Stopping {
+		env.Effects.Cancel(c.Op)
+		c.Op = 0
+	}
 }
 
 // issueStop issues StopContainer: the runtime sends TERM, and KILL when the rest of the grace
@@ -108,6 +120,9 @@ func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
 	s := c.Stop
 	if s.KillAfter == 0 {
 		s.KillAfter = max(s.Grace-c.usedGrace(env.Effects.Now()), killAfterMin)
+		if hastened := p.Termination.Hastened; hastened > 0 {
+			s.KillAfter = min(s.KillAfter, max(hastened, killAfterMin))
+		}
 	}
 	c.Stopping = true
 	c.Op = env.Effects.Issue(p.Key(), c.ID, s.KillAfter+env.Node.RuntimeTimeout,
@@ -135,10 +150,7 @@ func (c *Container) usedGrace(now time.Time) time.Duration {
 // is used up waits for no other container (waitForTurn in kuberuntime_termination_order.go). It
 // reports whether any container is still live.
 func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
-	grace, reason := p.gracePeriod(), ""
-	if p.Stage != Syncing {
-		grace = p.Termination.Grace
-	}
+	reason := ""
 	next := (*Container)(nil) // the sidecar to stop next, or an app container that is still live
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -152,6 +164,7 @@ func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
 			next.SidecarOrder != 0 && c.SidecarOrder > next.SidecarOrder {
 			next = c
 		}
+		grace := p.graceOf(c, env.Effects.Now())
 		if c.SidecarOrder == 0 {
 			p.stopContainer(c, grace, reason, env, w)
 		} else if p.beginStop(c, grace, reason, env, w) {
@@ -162,7 +175,23 @@ func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
 		}
 	}
 	if next != nil && next.SidecarOrder != 0 && p.isSettled() { // no start may be in flight
-		p.stopContainer(next, grace, reason, env, w)
+		p.stopContainer(next, p.graceOf(next, env.Effects.Now()), reason, env, w)
 	}
 	return next != nil
+}
+
+// graceOf returns the grace period of a container that is stopped with its pod. If the pod was
+// hastened while it ended, a stop that began later than its end has no longer than that leaves.
+func (p *Pod) graceOf(c *Container, now time.Time) time.Duration {
+	t := &p.Termination
+	switch {
+	case p.Stage == Syncing:
+		return p.gracePeriod()
+	case t.Hastened == 0:
+		return t.Grace
+	}
+	if c.Stop != nil {
+		now = c.Stop.StartedAt
+	}
+	return min(t.Grace, max(t.Since.Add(t.Grace).Sub(now), t.Hastened))
 }

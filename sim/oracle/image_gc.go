@@ -73,6 +73,7 @@ func (o *imageGC) checkFact(m *model, f *truth.Fact) *finding {
 		o.uses[f.ContainerID] = *f
 		for _, image := range usedImages(f) {
 			o.noteTime(&o.idleSince, image, f.Time)
+			m.imagesFreeSince[image] = f.Time
 		}
 	case truth.ContainerRemoved:
 		c := o.uses[f.ContainerID]
@@ -285,6 +286,7 @@ func (o *imageGC) noteIdle(m *model, now time.Time) {
 			}
 		}
 	}
+	o.noteFree(m, now)
 	m.idleImages = nil
 	for image, since := range o.idleSince { //ordered: each alone, and sorted below
 		isNamed := slices.ContainsFunc(m.podsInOrder, func(p *pod) bool { return p.names(image) })
@@ -295,6 +297,31 @@ func (o *imageGC) noteIdle(m *model, now time.Time) {
 		}
 	}
 	slices.Sort(m.idleImages)
+}
+
+// noteFree notes which images an eviction could have removed now: those that no container uses, and
+// no pod names that has not ended.
+func (o *imageGC) noteFree(m *model, now time.Time) {
+	used := map[string]bool{}
+	for _, c := range o.uses { //ordered: a set
+		for _, image := range usedImages(&c) {
+			used[image] = true
+		}
+	}
+	for image, idle := range o.idleSince { //ordered: each alone
+		if _, known := m.imagesFreeSince[image]; !known && idle.IsZero() {
+			m.imagesFreeSince[image] = idle // it was never used
+		} else if !known || used[image] || m.isNamedByLive(image) {
+			m.imagesFreeSince[image] = now
+		}
+	}
+}
+
+// isNamedByLive reports whether a pod that is desired and has not ended names an image.
+func (m *model) isNamedByLive(image string) bool {
+	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
+		return p.names(image) && p.terminalAt.IsZero()
+	})
 }
 
 // unsettledImages returns which image has to be removed in the end, from a file system of images

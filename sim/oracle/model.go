@@ -64,6 +64,9 @@ type model struct {
 	imageRemovalAskedAt time.Time       // when the agent last asked for one
 	imagesAbsent        map[string]bool // those that were removed, or never there
 	idleImages          []string        // that are present, and no container uses and no pod names
+	// imagesFreeSince is since when each image that is present could have been removed for an
+	// eviction, and imagesPulledAt when one appeared that was absent.
+	imagesFreeSince, imagesPulledAt map[string]time.Time
 }
 
 // fullName is a namespace and name, of which at most one pod may run.
@@ -101,6 +104,7 @@ func newModel(opts Options) *model {
 		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
 		images:       newPrivateImages(),
 		cgroupsSetAt: map[string]time.Time{}, imagesAbsent: absent,
+		imagesFreeSince: map[string]time.Time{}, imagesPulledAt: map[string]time.Time{},
 		pressure: newPressureModel(&opts.Pressure),
 		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
 	}
@@ -130,7 +134,11 @@ func (m *model) apply(f *truth.Fact) {
 		m.applyHandler(f)
 	case truth.ImageRemoved:
 		m.imagesAbsent[f.Image] = true
+		delete(m.imagesFreeSince, f.Image)
 	case truth.ImagePulled:
+		if m.imagesAbsent[f.Image] {
+			m.imagesPulledAt[f.Image] = f.Time
+		}
 		delete(m.imagesAbsent, f.Image)
 		m.images.wasPulled[f.Image] = true
 	case truth.TokenIssued:

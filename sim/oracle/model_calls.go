@@ -12,6 +12,7 @@ import (
 func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	s.Called(now, eff.Body)
 	s.UsageAsked(now, eff)
+	s.checkEvictionStop(now, eff)
 	if f := s.model.lock.asked(now, eff); f != nil && s.model.opts.Shutdown != nil {
 		s.report(&nodeShutdown{}, f, now)
 	}

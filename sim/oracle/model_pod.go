@@ -77,11 +77,16 @@ type pod struct {
 
 	usages []*usage        // of what has a limit
 	peaks  map[string]peak // of what counts for limits of ephemeral-storage
-	// When the agent has evicted the pod for the node, and the message of the Event.
+	// When the agent has evicted the pod for the node, how long it may have to end at most, and the
+	// message of the Event.
 	pressureEvictedAt time.Time
-	limitEvictedAt    time.Time // when the agent has evicted the pod for a limit of its own
-	pressureMessage   string
-	memoryOverflow    string // how far a volume in memory exceeds its limit
+	pressureGraceMax  time.Duration
+	// When the agent has evicted the pod for a limit of its own, and when a container or volumes of it
+	// were last removed since.
+	limitEvictedAt  time.Time
+	limitFreedAt    time.Time
+	pressureMessage string
+	memoryOverflow  string // how far a volume in memory exceeds its limit
 
 	// Panics of the agent over the pod in a row, until when it is to be set aside, and whether an
 	// event has said so since the last one.

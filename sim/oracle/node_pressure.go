@@ -24,7 +24,8 @@ func (*nodePressure) describe() Entry {
 	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for " +
 		"its grace period by an observation that is newer than the end of the last victim; it is the " +
 		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
-		"time, also while the victim of a soft one ends, which then has no time left. A pressure " +
+		"time, also while the victim of a soft one ends, which then has no time left. No container of " +
+		"a victim has longer to end than the threshold leaves it. A pressure " +
 		"condition is true from the first observation until the transition period has passed since " +
 		"the last one; the time in which its signal cannot be observed does not count."}
 }
@@ -50,6 +51,8 @@ const (
 	// usageAgeMax is how long before an eviction the pods may have been observed: by two requests,
 	// each of which has its time limit.
 	usageAgeMax = time.Minute
+	// freedNoticeBound is how long after the last removal the agent knows that a pod holds nothing.
+	freedNoticeBound = time.Second
 	// usageNoticeBound is how long before a list of containers a container must have started to be
 	// in it for certain.
 	usageNoticeBound = 15 * time.Second
@@ -102,7 +105,7 @@ func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 		last, since := n.lastMet[c], n.trueSince[c]
 		if since.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
 			!since.Before(p.firstDesiredAt.Add(-time.Second)) ||
-			c == v1.NodeMemoryPressure && !p.isBestEffort() {
+			c == v1.NodeMemoryPressure && !p.needsNoMemoryPressure() {
 			continue
 		}
 		return findingf("pod %s starts, although it was desired while the node had %s", p, c)
@@ -131,7 +134,7 @@ func (n *pressureModel) findWrongVictim(m *model, p *pod, resource string,
 	var problem *finding
 	for _, source := range sources {
 		s := n.samples[source]
-		if problem = n.findUsedSample(p, s, now); problem == nil {
+		if problem = n.findUsedSample(p, source, now); problem == nil {
 			kind := lack{resource, source}
 			problem = n.findBetterVictim(m, p, kind, later(s.starvedSince, now.Add(-usageAgeMax)))
 			if problem != nil && n.usageTries >= usageTriesMax { // nothing may be known of the last try
@@ -164,12 +167,26 @@ func (m *model) endsForItsLimit(now time.Time) *pod {
 	return ends
 }
 
-// findUsedSample returns why an observation must not lead to a victim.
-func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *finding {
-	if s.used {
+// findUsedSample returns why the newest observation of a source must not lead to a victim.
+func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *finding {
+	s, v := n.samples[source], n.victim
+	asked := s.askedAt.Format(time.TimeOnly)
+	switch failed, freed := n.failedAt[source], n.freedAt[source]; {
+	case s.used:
 		return findingf("pod %s is the second victim of one observation", p)
+	case s.askedAt.Before(failed):
+		return findingf("pod %s is evicted for an observation of %s that was asked for at %s, but one "+
+			"has failed since, at %s", p, source, asked, failed.Format(time.TimeOnly))
+	case s.askedAt.Before(freed):
+		return findingf("pod %s is evicted for an observation of %s that was asked for at %s, but an "+
+			"image or container was removed for it since, at %s", p, source, asked,
+			freed.Format(time.TimeOnly))
 	}
-	v := n.victim
+	if q := p.model.freedByLimit(s.askedAt, now); q != nil && source != fromNode {
+		return findingf("pod %s is evicted for an observation of %s that was asked for at %s, but pod "+
+			"%s, which was over its own limit, has given back what it held since, at %s", p, source, asked,
+			q, q.limitFreedAt.Format(time.TimeOnly))
+	}
 	switch {
 	case now.Sub(s.answeredAt) > sampleAgeMax &&
 		!p.model.anyFaultPossible(s.answeredAt, now, "MeasureNode", "MeasureFilesystem", "ImageFsInfo"):
@@ -189,7 +206,22 @@ func (n *pressureModel) findUsedSample(p *pod, s *nodeSample, now time.Time) *fi
 			"volumes", p, v)
 	case n.victimEndedAt.After(s.askedAt):
 		return findingf("pod %s is evicted for an observation that was asked for at %s, before the last "+
-			"victim, %s, had ended", p, s.askedAt.Format(time.TimeOnly), v)
+			"victim, %s, had ended", p, asked, v)
+	}
+	return nil
+}
+
+// freedByLimit returns a pod that was evicted for a limit of its own, and has given back all that
+// it held of a disk since a time, as the agent knows.
+func (m *model) freedByLimit(since, now time.Time) *pod {
+	for _, p := range m.podsInOrder {
+		freed := p.limitFreedAt
+		if p.spec != nil && !p.wasRemoved() && p.limitEvictedAt.After(m.agentStartedAt) &&
+			since.Before(freed) && now.Sub(freed) > freedNoticeBound && len(p.containers) == 0 &&
+			!p.hasVolumeBytes() &&
+			!m.anyFaultPossible(freed, now, "RemoveContainer", "RemoveTree", "Unmount") {
+			return p
+		}
 	}
 	return nil
 }
@@ -212,7 +244,11 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 	}
 	usage := n.usage.since(answeredAt)
 	if of.resource == resourceStorage || of.resource == resourceInodes {
-		usage = n.trees.since(answeredAt).withLayers(usage).on(m, of.source)
+		trees, layers := n.trees.since(answeredAt), usage
+		if usage = trees.withLayers(layers); layers == nil && n.usageTries >= usageTriesMax {
+			usage = trees // all requests may have failed
+		}
+		usage = usage.on(m, of.source)
 	}
 	if (usage == nil || usage.stale) && n.usageTries < usageTriesMax {
 		return findingf("pod %s is evicted, but since the observation at %s the agent has not "+

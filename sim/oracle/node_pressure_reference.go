@@ -114,10 +114,12 @@ type pressureModel struct {
 	// often the agent has asked for some since the last victim, or since no threshold was met.
 	usageStamp int64
 	usageTries int
-	trees      *usageSample     // the newest of their files
-	states     []thresholdState // of each threshold
-	lastMet    map[v1.NodeConditionType]time.Time
-	stored     map[v1.NodeConditionType]bool // that are true in the Node at the API server
+	// usageAskedAt is when the agent last asked for some: it has chosen the threshold by then.
+	usageAskedAt time.Time
+	trees        *usageSample     // the newest of their files
+	states       []thresholdState // of each threshold
+	lastMet      map[v1.NodeConditionType]time.Time
+	stored       map[v1.NodeConditionType]bool // that are true in the Node at the API server
 
 	// trueSince is since when a condition has been true without a break, as this agent can know.
 	trueSince map[v1.NodeConditionType]time.Time
@@ -135,6 +137,11 @@ type pressureModel struct {
 	// starvedAt is when an observation of a source last met a threshold for its grace period, also one
 	// of an earlier agent.
 	starvedAt map[string]time.Time
+	// failedAt is when the agent last learned that a source could not be observed. freedAt is when an
+	// image or a container was last removed for a source before a pod is evicted, which happens while
+	// reclaims is set.
+	failedAt, freedAt map[string]time.Time
+	reclaims          bool
 	// heldUntil is when an observation last said that a threshold of a condition, which had been met
 	// by the one before, is not any more. The condition may have stayed until then.
 	heldUntil map[v1.NodeConditionType]time.Time
@@ -177,10 +184,11 @@ func (u *usageSample) since(at time.Time) *usageSample {
 	return u
 }
 
-// withLayers adds the writable layers of another observation, which may be nil.
+// withLayers adds the writable layers of another observation. Without it the pods have not been
+// observed.
 func (u *usageSample) withLayers(layers *usageSample) *usageSample {
 	if u == nil || layers == nil {
-		return u
+		return nil
 	}
 	sum := &usageSample{askedAt: u.askedAt, stale: layers.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range sum.pods { //ordered: each alone
@@ -263,6 +271,8 @@ func (n *pressureModel) restart(thresholds int) {
 	n.usage, n.trees, n.usageStamp, n.usageTries = nil, nil, 0, 0
 	n.states, n.victim, n.victimIsSoft = make([]thresholdState, thresholds), nil, false
 	n.victimDeadline = time.Time{}
+	n.failedAt, n.freedAt = map[string]time.Time{}, map[string]time.Time{}
+	n.reclaims = false
 }
 
 // agentStarted is called for each incarnation, which takes over the conditions that are true at the
@@ -306,10 +316,17 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 		case s.model.opts.LayersPath:
 			return // only its device matters
 		}
+	case *runtimeapi.ImageFsInfoRequest:
+		if eff.Deadline.Sub(now) > observationTimeout {
+			return
+		}
+		asked.source = fromImagefs
 	case *world.MeasureTrees:
 		asked.paths = body.Paths
 	case *runtimeapi.ListPodSandboxStatsRequest:
 		s.model.pressure.usageTries++
+		s.model.pressure.reclaims = false
+		s.model.pressure.usageAskedAt = now
 	default:
 		return
 	}
@@ -391,6 +408,7 @@ func uidOfTree(tree, podsDir string) string {
 // applyFailure applies that the signals of a source could not be observed: the conditions of
 // thresholds that were met before stay, as nothing says that they are not met any more.
 func (n *pressureModel) applyFailure(m *model, now time.Time, source string) {
+	n.failedAt[source] = later(n.failedAt[source], now)
 	for i := range m.opts.Pressure.Thresholds {
 		if t := &m.opts.Pressure.Thresholds[i]; t.source() == source {
 			n.noteUnknown(now, t, &n.states[i])
@@ -517,6 +535,8 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		p := m.pods[f.PodUID]
 		_, isLow := lowResource(f.Message)
 		switch {
+		case f.Reason == reasonReclaims:
+			n.reclaims = true
 		case p == nil || f.Reason != reasonEvicted:
 		case isLow:
 			n.applyVictim(m, p, f)
@@ -527,8 +547,13 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		if n.victim != nil && n.victim.uid == f.PodUID && f.Time.After(n.victimEndedAt) {
 			n.victimEndedAt = f.Time
 		}
+	case truth.ImageRemoved:
+		if n.reclaims && f.Cause == "" {
+			n.noteFreed(m.hasImages, f.Time)
+		}
 	case truth.ContainerRemoved, truth.LayerFreed: // with its writable layer and logs
 		n.noteLayer(f)
+		n.applyContainerRemoved(m, m.containers[f.ContainerID], f)
 		if n.victim != nil && n.victimHoldsDisk && n.victim.uid == f.PodUID {
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)
 		}
@@ -536,7 +561,12 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		if n.victim != nil && strings.HasPrefix(f.Path, m.opts.PodsDir+"/"+n.victim.uid+"/volumes/") {
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)
 		}
-	case truth.PathRemoved: // an eviction for a file system ends when the volumes are removed
+	case truth.PathRemoved:
+		if uid, below := childName(m.opts.PodsDir, f.Path); below && m.pods[uid] != nil &&
+			f.Path == m.opts.PodsDir+"/"+uid+"/volumes" {
+			m.pods[uid].noteLimitFreed(f.Time)
+		}
+		// An eviction for a file system ends when the volumes are removed.
 		if n.victim != nil && n.victimHoldsDisk &&
 			f.Path == m.opts.PodsDir+"/"+n.victim.uid+"/volumes" && f.Cause == "" {
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)
@@ -552,9 +582,47 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	}
 }
 
+// reasonReclaims is that of the Event of the Node before the agent removes something, or observes
+// the pods to evict one.
+const reasonReclaims = "EvictionThresholdMet"
+
+// noteFreed notes that something was removed before an eviction from the file systems that have it.
+func (n *pressureModel) noteFreed(has func(source string) bool, at time.Time) {
+	for _, source := range []string{fromNodefs, fromImagefs} {
+		if has(source) {
+			n.freedAt[source] = at
+		}
+	}
+}
+
+// applyContainerRemoved notes the removal of a container before an eviction: that of a pod that has
+// ended by itself and is still desired, and its newest run. Older runs, and the containers of a pod
+// that is deleted or was evicted, are removed without that.
+func (n *pressureModel) applyContainerRemoved(m *model, c *container, f *truth.Fact) {
+	if c == nil {
+		return
+	}
+	p := c.pod
+	p.noteLimitFreed(f.Time)
+	if object := p.object(); n.reclaims && f.Cause == "" && object != nil &&
+		object.DeletionTimestamp == nil && !p.terminalAt.IsZero() && !isEvictedOrPreempted(object) &&
+		p.historyOf(c.name).last == c {
+		n.noteFreed(m.hasLayers, f.Time)
+	}
+}
+
+// noteLimitFreed notes that a pod that was evicted for a limit of its own has given something back.
+func (p *pod) noteLimitFreed(at time.Time) {
+	if !p.limitEvictedAt.IsZero() {
+		p.limitFreedAt = at
+	}
+}
+
 func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
 	grace := m.pressureGrace(p)
 	p.minGrace, p.pressureEvictedAt, p.pressureMessage = min(p.minGrace, grace), f.Time, f.Message
+	resource, _ := lowResource(f.Message)
+	p.pressureGraceMax = n.mostGrace(m, resource)
 	n.victim, n.victimEndedAt = p, f.Time
 	n.victimHoldsDisk = isForDisk(f.Message)
 	n.victimIsSoft, n.victimHardSince = m.isSoftNow(), f.Time
@@ -585,6 +653,24 @@ func (m *model) pressureGrace(p *pod) time.Duration {
 	return min(own, m.opts.Pressure.GraceMax)
 }
 
+// mostGrace returns how long a pod that is evicted for a resource may have to end. A hard threshold
+// that was met when the agent began to observe the pods leaves it a second, but the agent may go by
+// a soft one of another file system.
+func (n *pressureModel) mostGrace(m *model, resource string) time.Duration {
+	for _, source := range n.starvedSources(resource) {
+		isHard := false
+		for i := range m.opts.Pressure.Thresholds {
+			t, met := &m.opts.Pressure.Thresholds[i], n.states[i].metSince
+			isHard = isHard || t.Grace == 0 && t.source() == source && t.resource() == resource &&
+				!met.IsZero() && !met.After(n.usageAskedAt)
+		}
+		if !isHard {
+			return max(m.opts.Pressure.GraceMax, evictionGrace)
+		}
+	}
+	return evictionGrace
+}
+
 // mayBeTrueUntil returns until when the agent may keep a condition true; zero: it was never met.
 func (n *pressureModel) mayBeTrueUntil(m *model, c v1.NodeConditionType) time.Time {
 	if _, met := n.lastMet[c]; !met {
@@ -606,7 +692,18 @@ func (m *model) mayRejectForPressure(p *pod) bool {
 	if len(all) == 0 || p.isCritical() {
 		return false
 	}
-	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.isBestEffort()
+	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.needsNoMemoryPressure()
+}
+
+// needsNoMemoryPressure reports whether the pod is not admitted while memory is short: no container
+// of it requests anything, and it does not tolerate the taint of the condition.
+func (p *pod) needsNoMemoryPressure() bool {
+	tolerations := p.specs[len(p.specs)-1].Spec.Tolerations
+	return p.isBestEffort() && !slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
+		isForKey := t.Key == v1.TaintNodeMemoryPressure && (t.Operator == v1.TolerationOpExists ||
+			t.Value == "") || t.Key == "" && t.Operator == v1.TolerationOpExists
+		return isForKey && (t.Effect == "" || t.Effect == v1.TaintEffectNoSchedule)
+	})
 }
 
 // isBestEffort reports whether no container of the pod requests or limits anything.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -19,6 +20,14 @@ func (s *script) measure(id world.OpID, available int64) {
 
 // evictForSoft evicts the pod "u1" for a soft threshold, which leaves it five minutes.
 func (s *script) evictForSoft() run {
+	r := s.evictFor(150)
+	r.change(truth.StopRequested, "")
+	return r
+}
+
+// evictFor evicts the pod "u1" for an amount of memory: below 100 for a hard threshold, below 200
+// for a soft one.
+func (s *script) evictFor(available int64) run {
 	o := &s.model.opts
 	o.Pressure = Pressure{Transition: 10 * time.Minute, GraceMax: 5 * time.Minute,
 		Thresholds: []PressureThreshold{{Signal: "memory.available", Amount: 100},
@@ -33,14 +42,13 @@ func (s *script) evictForSoft() run {
 	s.setDesired(p)
 	r := s.start(s.sandbox("u1", 0), "app", 0)
 	s.wait(60)
-	s.measure(1, 150)
+	s.measure(1, available)
 	s.wait(10)
-	s.measure(2, 150)
+	s.measure(2, available)
 	for id := range world.OpID(usageTriesMax) {
 		s.ask(10+id, &runtimeapi.ListPodSandboxStatsRequest{})
 	}
 	s.addFact(truth.EventRecorded, truth.Fact{Reason: reasonEvicted, Message: lowPrefix + "memory. "})
-	r.change(truth.StopRequested, "")
 	return r
 }
 
@@ -74,6 +82,128 @@ func TestVictimOfSoftThreshold(t *testing.T) {
 		}
 		if strings.Contains(s.violated(), "grace-period") {
 			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// askToStop has the agent ask the runtime to stop a container.
+func (r run) askToStop(id world.OpID, seconds int64) {
+	r.script.ask(id, &runtimeapi.StopContainerRequest{ContainerId: r.fact.ContainerID,
+		Timeout: seconds})
+}
+
+// A victim has as long as the threshold leaves it, and a pod over a limit of its own has a second.
+func TestGraceOfEvictedPods(t *testing.T) {
+	evicted := func(available int64) func(*script) run {
+		return func(s *script) run { return s.evictFor(available) }
+	}
+	limit := func(s *script) run {
+		r, _ := startLimitedPod(s, v1.StorageMediumDefault, 0)
+		s.addFact(truth.EventRecorded, truth.Fact{Reason: reasonEvicted,
+			Message: "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "})
+		return r
+	}
+	for _, c := range []struct {
+		name    string
+		want    string
+		evict   func(*script) run
+		seconds int64
+	}{
+		{"of a soft threshold", "", evicted(150), 300},
+		{"of a soft threshold, longer", "node-pressure", evicted(150), 301},
+		{"of a hard threshold", "", evicted(50), 2},
+		{"of a hard threshold, longer", "node-pressure", evicted(50), 3},
+		{"over its own limit", "", limit, 2},
+		{"over its own limit, longer", "eviction", limit, 8},
+	} {
+		s := newScript()
+		r := c.evict(s)
+		r.askToStop(50, c.seconds)
+		if got := s.violated(); got != c.want {
+			t.Errorf("%s: violated %q, want %q: %v", c.name, got, c.want, s.Violations())
+		}
+	}
+}
+
+// An observation that was asked for before another one failed, or before something was removed,
+// leads to no victim.
+func TestStaleObservations(t *testing.T) {
+	remove := func(s *script) {
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ImageRemoved, Image: "old:1", Bytes: 10})
+	}
+	starts := func(s *script) {
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, Reason: reasonReclaims})
+	}
+	fail := func(s *script) {
+		s.ask(30, &world.MeasureFilesystem{Path: "/images"})
+		s.model.pressure.asked[30] = askedUsage{at: s.now, deadline: s.now.Add(time.Second),
+			source: fromImagefs}
+		s.answer(30, world.Errorf(world.KindInternal, "MeasureFilesystem", "failed"))
+	}
+	for _, c := range []struct {
+		name string
+		want bool
+		then func(s *script)
+	}{
+		{"nothing happens", false, func(*script) {}},
+		{"the next one fails", true, fail},
+		{"an image is removed for it", true, func(s *script) { starts(s); remove(s) }},
+		{"an image is removed for another reason", false, remove},
+		{"an image is removed while the pods are observed", false, func(s *script) {
+			starts(s)
+			s.ask(31, &runtimeapi.ListPodSandboxStatsRequest{})
+			remove(s)
+		}},
+		{"the next one fails, and one more does not", false, func(s *script) {
+			fail(s)
+			s.measureDisk(fromImagefs, 100)
+		}},
+		{"a pod over its own limit has ended", true, func(s *script) {
+			s.addFact(truth.EventRecorded, truth.Fact{PodUID: "u2", Reason: reasonEvicted,
+				Message: "over its limit"})
+			for _, c := range s.model.pods["u2"].containers {
+				s.addFact(truth.ContainerRemoved, truth.Fact{PodUID: "u2", ContainerID: c.id,
+					Container: c.name})
+			}
+			s.wait(2)
+		}},
+	} {
+		s := newScript()
+		s.setDisks()
+		s.beginImages(70, 5)
+		s.setDesired(spec("u2", v1.RestartPolicyNever, "app"))
+		s.start(s.sandbox("u2", 0), "app", 0).exit(0, truth.CauseSelf)
+		s.measureDisk(fromNodefs, 300)
+		s.measureDisk(fromImagefs, 100)
+		c.then(s)
+		n := &s.model.pressure
+		f := n.findUsedSample(s.model.pods["u2"], fromImagefs, s.now)
+		if (f != nil) != c.want {
+			t.Errorf("%s: %v", c.name, f)
+		}
+	}
+}
+
+// A pod that tolerates the taint is admitted while memory is short.
+func TestTolerationOfMemoryPressure(t *testing.T) {
+	for _, c := range []struct {
+		toleration v1.Toleration
+		want       bool
+	}{
+		{v1.Toleration{Operator: v1.TolerationOpExists}, false},
+		{v1.Toleration{Key: v1.TaintNodeMemoryPressure}, false},
+		{v1.Toleration{Key: v1.TaintNodeMemoryPressure, Operator: v1.TolerationOpExists,
+			Effect: v1.TaintEffectNoSchedule}, false},
+		{v1.Toleration{Key: v1.TaintNodeMemoryPressure, Value: "x"}, true},
+		{v1.Toleration{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoExecute}, true},
+		{v1.Toleration{Key: v1.TaintNodeDiskPressure, Operator: v1.TolerationOpExists}, true},
+	} {
+		s := newScript()
+		p := spec("u1", always, "app")
+		p.Spec.Tolerations = []v1.Toleration{c.toleration}
+		s.setDesired(p)
+		if got := s.model.pods["u1"].needsNoMemoryPressure(); got != c.want {
+			t.Errorf("%+v: %v", c.toleration, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -16,14 +17,17 @@ type reclaim struct {
 func (*reclaim) describe() Entry {
 	return Entry{"reclaim", "Before a pod is evicted for a file system, the containers of the pods " +
 		"of the API server that have ended are removed, if their writable layers are on it, and then " +
-		"the unused images, if these are; otherwise the newest run of a container stays as long as its " +
-		"pod is desired, unless the pod was evicted or preempted."}
+		"the unused images, if these are, also those that pods have used; otherwise the newest run of " +
+		"a container stays as long as its pod is desired, unless the pod was evicted or preempted."}
 }
 
 const (
 	// reclaimBound is how old the end of a pod must be for its containers to be removed before the
 	// next eviction: a reclaim counts for 20 s, and takes 10 s at most, with what lies between.
 	reclaimBound = 45 * time.Second
+	// freeImageBound is how long an image must not have been in use for it to be removed before the
+	// next eviction: a reclaim counts as well while the pods are observed, for up to 35 s.
+	freeImageBound = 90 * time.Second
 	// imageAgeMin is how long the agent must have known an image: imageMinimumGCAge, and a reclaim.
 	imageAgeMin = 2*time.Minute + reclaimBound
 )
@@ -101,6 +105,24 @@ func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
 			return findingf("pod %s is evicted for a file system, but image %s, which no pod uses, is left",
 				m.pods[f.PodUID], image)
 		}
+	}
+	return findLeftImage(m, f)
+}
+
+// findLeftImage returns which image could have been removed before an eviction that pods have used.
+// One that was pulled is known to the agent since the next round of its garbage collection.
+func findLeftImage(m *model, f *truth.Fact) *finding {
+	for _, image := range slices.Sorted(maps.Keys(m.imagesFreeSince)) {
+		since, known := m.imagesFreeSince[image], m.agentStartedAt
+		if pulled := m.imagesPulledAt[image]; !pulled.IsZero() {
+			known = later(known, pulled.Add(imageGCPeriod))
+		}
+		if m.imagesAbsent[image] || f.Time.Sub(since) <= freeImageBound ||
+			f.Time.Sub(known) <= imageAgeMin || m.isNamedByLive(image) {
+			continue
+		}
+		return findingf("pod %s is evicted for a file system, but image %s is left, which no container "+
+			"uses since %s", m.pods[f.PodUID], image, since.Format(time.TimeOnly))
 	}
 	return nil
 }

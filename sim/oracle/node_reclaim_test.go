@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
 )
@@ -54,6 +55,69 @@ func TestReclaimOfTwoFilesystems(t *testing.T) {
 		if strings.Contains(s.violated(), "reclaim") != c.want {
 			t.Errorf("%s: %v", c.name, s.Violations())
 		}
+	}
+}
+
+// An image that a pod has used is removed before an eviction as well.
+func TestReclaimOfUsedImages(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		want    bool
+		removed bool
+		seconds float64 // after the container was removed
+	}{
+		{"left for long", true, false, 200},
+		{"left for a moment", false, false, 30},
+		{"removed", false, true, 200},
+	} {
+		s := newScript()
+		s.setDisks()
+		s.beginImages(70, 5)
+		const image = "job:1"
+		s.setDesired(spec("u2", v1.RestartPolicyAlways, "app"))
+		p := spec("u1", v1.RestartPolicyNever, "app")
+		p.Spec.Containers[0].Image = image
+		s.setDesired(p)
+		r := run{s, truth.Fact{PodUID: "u1", SandboxID: s.sandbox("u1", 0), Container: "app",
+			ContainerID: "u1-app#0"}}
+		created := r.fact
+		created.ContainerConfig = &runtimeapi.ContainerConfig{
+			Image: &runtimeapi.ImageSpec{UserSpecifiedImage: image}}
+		s.addFact(truth.ContainerCreated, created)
+		r.change(truth.ContainerStarted, "")
+		s.wait(60)
+		s.CheckServed(s.now, nil)
+		r.exit(0, truth.CauseSelf)
+		r.change(truth.ContainerRemoved, "")
+		s.model.pods["u1"].terminalAt = s.now
+		for range int(c.seconds) {
+			s.wait(1)
+			s.CheckServed(s.now, nil)
+		}
+		if s.removeImage("old:1"); c.removed {
+			s.removeImage(image)
+		}
+		s.wait(50)
+		s.measureDisk(fromNodefs, 300)
+		s.measureDisk(fromImagefs, 100)
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, PodUID: "u2",
+			Reason: reasonEvicted, Message: lowPrefix + resourceStorage + ". "})
+		if strings.Contains(s.violated(), "reclaim") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// Without the writable layers the pods have not been observed.
+func TestUsageWithoutLayers(t *testing.T) {
+	u := &usageSample{pods: map[string]podUsage{"u1": {diskBytes: 7}}}
+	if got := u.withLayers(nil); got != nil {
+		t.Errorf("without layers: %+v", got)
+	}
+	layers := &usageSample{pods: map[string]podUsage{"u1": {layerBytes: 5}}}
+	if got := u.withLayers(layers); got == nil ||
+		got.pods["u1"] != (podUsage{diskBytes: 7, layerBytes: 5}) {
+		t.Errorf("with layers: %+v", got)
 	}
 }
 

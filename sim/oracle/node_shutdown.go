@@ -2,8 +2,10 @@ package oracle
 
 import (
 	"encoding/json"
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,21 +25,43 @@ func (*nodeShutdown) describe() Entry {
 		"The lock is taken once and released once. A group begins to end at once when it is its " +
 		"turn, so that a pod that can end in its time does, and not before the volumes of the pods " +
 		"of the groups before it are unmounted, in their time. No pod that came after the " +
-		"announcement is started, and the Node is not ready."}
+		"announcement is started, and the Node is not ready, with the reason and message of a kubelet."}
 }
 
 // reasonShutdown is that of the status of a pod that a shutdown has ended.
 const reasonShutdown = "Terminated"
+
+// The condition of the Node while the machine shuts down, whatever else it lacks.
+const (
+	reasonNotReady = "KubeletNotReady"
+	notReadyText   = "node is shutting down"
+)
+
+// conditionProblem returns what is wrong with the condition of a Node during the shutdown.
+func (*machineShutdown) conditionProblem(node *v1.Node) string {
+	if node == nil {
+		return ""
+	}
+	switch c := conditionOf(node, v1.NodeReady); {
+	case c.Status == v1.ConditionTrue:
+		return "is ready"
+	case c.Status == v1.ConditionFalse &&
+		(c.Reason != reasonNotReady || !slices.Contains(problemsOf(c.Message), notReadyText)):
+		return fmt.Sprintf("is not ready for %s: %q", c.Reason, c.Message)
+	}
+	return ""
+}
+
+// problemsOf returns the problems in the message of a condition: "one", or "[one, another]".
+func problemsOf(message string) []string {
+	return strings.Split(strings.Trim(message, "[]"), ", ")
+}
 
 // idleDelayBound is how long the agent may delay a shutdown that nothing waits for.
 const idleDelayBound = 20 * time.Second
 
 // notReadyBound is how long after the announcement the Node may be ready.
 const notReadyBound = 5 * time.Second
-
-func isNodeReady(n *v1.Node) bool {
-	return n != nil && conditionOf(n, v1.NodeReady).Status == v1.ConditionTrue
-}
 
 // endCalls are the calls that the end of a pod may wait for, once the agent knows of the pod and of
 // the shutdown.
@@ -317,11 +341,12 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	if f := m.findLateGroup(now); f != nil {
 		return f
 	}
-	if now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&
-		isNodeReady(m.objects.node) && !m.objects.nodeCreatedAt.After(s.since) &&
+	if problem := s.conditionProblem(m.objects.node); problem != "" &&
+		now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&
+		!m.objects.nodeCreatedAt.After(s.since) &&
 		!m.anyFaultPossible(s.since, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {
-		return findingf("the machine has been shutting down for %v, and the Node is ready",
-			now.Sub(s.since).Round(time.Second))
+		return findingf("the machine has been shutting down for %v, and the Node %s",
+			now.Sub(s.since).Round(time.Second), problem)
 	}
 	for _, p := range m.podsInOrder {
 		if p.liveContainers > 0 || p.lacksFinalStatus() {

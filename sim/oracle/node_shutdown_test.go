@@ -388,3 +388,37 @@ func TestTurnOfGroupAfterRestart(t *testing.T) {
 		{"a pod does not end that the agent was given late", "shutdown", latecomer(true)},
 	})
 }
+
+// The Node says why it is not ready.
+func TestNodeInShutdown(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		want            string
+		status          v1.ConditionStatus
+		reason, message string
+	}{
+		{"it is ready", "shutdown", v1.ConditionTrue, "KubeletReady", ""},
+		{"it says why", "", v1.ConditionFalse, reasonNotReady, notReadyText},
+		{"it says more", "", v1.ConditionFalse, reasonNotReady, "[container runtime is down, " +
+			notReadyText + "]"},
+		{"it has another reason", "shutdown", v1.ConditionFalse, "NodeShutdown", notReadyText},
+		{"it has another message", "shutdown", v1.ConditionFalse, reasonNotReady, "going down"},
+		{"it is given up", "", v1.ConditionUnknown, "NodeStatusUnknown", ""},
+	} {
+		s := newScript()
+		shutdownScript(s)
+		s.machine(truth.ShutdownAnnounced, "")
+		s.wait(notReadyBound.Seconds() + 1)
+		node := &v1.Node{}
+		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: c.status,
+			Reason: c.reason, Message: c.message}}
+		s.model.objects.node = node
+		for _, p := range s.model.podsInOrder { // they end in time
+			p.shutDown = false
+		}
+		s.CheckServed(s.now, nil)
+		if got := s.violated(); got != c.want {
+			t.Errorf("%s: violated %q, want %q: %v", c.name, got, c.want, s.Violations())
+		}
+	}
+}

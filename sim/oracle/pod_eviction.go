@@ -11,8 +11,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresources "k8s.io/component-helpers/resource"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // eviction fires when a pod is evicted that was never above a limit of local storage, and when a
@@ -23,8 +25,8 @@ type eviction struct{}
 func (*eviction) describe() Entry {
 	return Entry{"eviction", "A pod is evicted if an emptyDir of it stays above its size limit, or " +
 		"too large to be measured, or a container or the whole pod above its limit of " +
-		"ephemeral-storage, and only if one was; its message says which. A volume in memory never " +
-		"exceeds its limit."}
+		"ephemeral-storage, and only if one was; its message says which. Its containers have a second " +
+		"to end, and what a preStop hook leaves at least. A volume in memory never exceeds its limit."}
 }
 
 const (
@@ -396,6 +398,38 @@ func (p *pod) mustBeEvicted(now time.Time) bool {
 	}
 	return !since.IsZero() && !m.healedAt.IsZero() && p.isEvictable() &&
 		now.Sub(later(since, m.healedAt)) > evictionBound
+}
+
+// checkEvictionStop checks the grace period of a request to stop a container of a pod that was
+// evicted. It is judged as it is issued: one of before the eviction may still be on its way.
+func (s *Set) checkEvictionStop(now time.Time, eff *world.Effect) {
+	request, isStop := eff.Body.(*runtimeapi.StopContainerRequest)
+	if !isStop || s.model.containers[request.ContainerId] == nil {
+		return
+	}
+	c := s.model.containers[request.ContainerId]
+	if f := c.findLongGrace(request, c.pod.pressureEvictedAt, c.pod.pressureGraceMax); f != nil {
+		s.report(&nodePressure{}, f, now)
+	}
+	if f := c.findLongGrace(request, c.pod.limitEvictedAt, evictionGrace); f != nil {
+		s.report(&eviction{}, f, now)
+	}
+}
+
+// findLongGrace returns that a container of a pod that this agent has evicted at a time has longer
+// to end than an eviction leaves it. TERM always leaves two seconds, also after a preStop hook.
+func (c *container) findLongGrace(request *runtimeapi.StopContainerRequest, evictedAt time.Time,
+	most time.Duration) *finding {
+	p := c.pod
+	if evictedAt.IsZero() || len(p.specs) != 1 || p.timesDesired > 1 ||
+		p.model.agentStartedAt.After(evictedAt) {
+		return nil
+	}
+	if grace := time.Duration(request.Timeout) * time.Second; grace > max(most, minStopGrace) {
+		return findingf("%s has %v to end, but its pod was evicted at %s, which leaves it %v", c, grace,
+			evictedAt.Format(time.TimeOnly), most)
+	}
+	return nil
 }
 
 // mayBeKilled reports whether the agent may end the pod for good: for its deadline, its volumes,

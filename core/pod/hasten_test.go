@@ -1,0 +1,50 @@
+package pod
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The stop of a pod that should have ended by now may be lost: it is requested again when the pod
+// is hastened.
+func TestLostStopOfHastenedPod(t *testing.T) {
+	p := notDesired(runningPod(func(*v1.Container) {}))
+	r := newHarness(t, p).planAt(0)
+	if got := stopTimeout(r); got != 30 {
+		t.Fatalf("it has %d s, want 30", got)
+	}
+	p.Evict("low", time.Second, t0.Add(40*time.Second))
+	if got := stopTimeout(r.planAt(40 * time.Second)); got != 2 {
+		t.Errorf("it has %d s, want 2", got)
+	}
+}
+
+// A container whose stop begins long after the end of its pod, which was hastened since, has no
+// longer than the pod was hastened to.
+func TestLateStopOfHastenedPod(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(p *Pod)
+		want    int64
+	}{
+		{"its stop has not begun", func(p *Pod) {
+			p.Containers[0].NotBefore = t0.Add(20 * time.Second)
+		}, 2},
+		{"its hook has ended", func(p *Pod) {
+			p.Containers[0].NotBefore = t0.Add(20 * time.Second)
+			p.Containers[0].Stop = &Stop{StartedAt: t0.Add(5 * time.Second), Grace: 30 * time.Second,
+				PreStop: Hook{Done: true, EndedAt: t0.Add(6 * time.Second)}}
+		}, 2},
+	} {
+		p := notDesired(runningPod(func(*v1.Container) {}))
+		c.prepare(p)
+		r := newHarness(t, p).planAt(0)
+		r.expectNoCall("StopContainer")
+		p.Evict("low", time.Second, t0.Add(20*time.Second))
+		if got := stopTimeout(r.planAt(20 * time.Second)); got != c.want {
+			t.Errorf("%s: it has %d s, want %d", c.name, got, c.want)
+		}
+	}
+}
