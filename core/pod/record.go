@@ -138,7 +138,7 @@ func (t *Termination) isRecordedAs(recorded *Termination) bool {
 		return t == recorded
 	}
 	return t.Reason == recorded.Reason && t.UnderPressure == recorded.UnderPressure &&
-		t.Grace >= recorded.Grace
+		t.shortestGrace() >= recorded.shortestGrace()
 }
 
 // hasDir reports whether the pod has, or had, a directory for the record.
