@@ -2354,18 +2354,13 @@ var mutants = []mutant{
 	},
 	{
 		// The answer of a file system that was asked for before comes after the images are removed.
-		name:     "an observation of before a reclaim counts",
-		file:     "core/eviction/eviction.go",
-		old:      "Reclaim{}\n\tm.observeAgain(now)\n",
-		new:      "Reclaim{}\n\tfor i := range m.Sources {\n\t\tm.Sources[i].NextAt = now\n\t}\n",
+		name: "an observation of before a reclaim counts",
+		file: "core/eviction/eviction.go",
+		old:  "Reclaim{}\n\tm.observeAgain(now)\n",
+		new:  "Reclaim{}\n\tfor i := range m.Sources {\n\t\tm.Sources[i].NextAt = now\n\t}\n",
+		also: &edit{"core/eviction/observe.go",
+			"timer.Later(m.DiskFreedAt, m.LayersHeldUntil)", "timer.Later(m.DiskFreedAt, time.Time{})"},
 		scenario: "disk-full", seeds: "1-300",
-	},
-	{
-		name:     "an observation of before the end of a pod over its own limit counts",
-		file:     "core/eviction/observe.go",
-		old:      "timer.Later(m.DiskFreedAt, m.LayersHeldUntil)",
-		new:      "timer.Later(time.Time{}, m.LayersHeldUntil)",
-		scenario: "disk-imagefs", seeds: "1-300",
 	},
 	{
 		name: "writable layers are not asked for",

@@ -553,6 +553,9 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		}
 	case truth.ContainerRemoved, truth.LayerFreed: // with its writable layer and logs
 		n.noteLayer(f)
+		if p := m.pods[f.PodUID]; p != nil && f.Kind == truth.LayerFreed {
+			p.noteLimitFreed(f.Time)
+		}
 		n.applyContainerRemoved(m, m.containers[f.ContainerID], f)
 		if n.victim != nil && n.victimHoldsDisk && n.victim.uid == f.PodUID {
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)
