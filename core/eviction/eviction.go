@@ -340,9 +340,18 @@ func (m *Manager) wait(forDisk bool, env *Env) bool {
 }
 
 // NoteDiskFreed is called when a pod that was evicted for a limit of its own has given back what it
-// held of a disk: no earlier observation of a file system leads to a victim.
+// held of a disk: no earlier observation of a file system leads to a victim, and none while the
+// runtime may hold its layers, as long as the disks may wait for such pods.
 func (m *Manager) NoteDiskFreed(now time.Time) {
-	m.DiskFreedAt = now
+	if m.DiskWaitSince.IsZero() && m.isAnyStarved(Signal.isForDisk) {
+		m.DiskWaitSince = now
+	}
+	until := now.Add(layersHeldMax)
+	if !m.DiskWaitSince.IsZero() {
+		until = timer.Soonest(until,
+			m.DiskWaitSince.Add(immediateGrace+CleanupMax+layersHeldMax))
+	}
+	m.DiskFreedAt, m.LayersHeldUntil = now, timer.Later(m.LayersHeldUntil, until)
 	for i := sourceNodefs; i < sourceCount; i++ {
 		m.Sources[i].NextAt = now
 	}

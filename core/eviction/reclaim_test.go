@@ -117,3 +117,25 @@ func TestLayersAreFreedLater(t *testing.T) {
 		}
 	}
 }
+
+// Layers of pods that were evicted for limits of their own may be held too, but their authors
+// cannot keep a disk waiting by one such pod after the other.
+func TestLayersOfPodsOverTheirLimits(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"imagefs.available": "15%"}})
+	h.addPod("a", 0, 0)
+	h.unlisted = true // nothing is evicted yet
+	h.observeDisks(0, 2, 100)
+	h.m.NoteDiskFreed(h.now)
+	if want := h.now.Add(layersHeldMax); !h.m.LayersHeldUntil.Equal(want) {
+		t.Errorf("held until %v, want %v", h.m.LayersHeldUntil, want)
+	}
+	bound := h.now.Add(immediateGrace + CleanupMax + layersHeldMax)
+	for range 20 {
+		h.now = h.now.Add(5 * time.Second)
+		h.m.NoteDiskFreed(h.now)
+	}
+	if !h.m.LayersHeldUntil.Equal(bound) {
+		t.Errorf("held until %v, want %v", h.m.LayersHeldUntil, bound)
+	}
+}
