@@ -134,8 +134,12 @@ func (c *csiSuite) testUndisturbed(t *testing.T) {
 	if after := c.csiMounts(t, ""); !slices.Equal(mounts, after) {
 		t.Errorf("mounts are %q, they were %q", after, mounts)
 	}
-	// The other pod costs two calls.
-	if more := c.driver.nodeCalls(t)[len(calls):]; len(more) != 2 {
+	// The other pod costs two calls. A container of another test that is being created has copies of
+	// all mounts for a moment; the volume is in use then, and the agent asks again.
+	more := slices.DeleteFunc(c.driver.nodeCalls(t)[len(calls):], func(call string) bool {
+		return strings.Contains(call, "is still in use")
+	})
+	if len(more) != 2 {
 		t.Errorf("calls for volumes: %q, want two", more)
 	}
 	c.expectFile(t, pod, "/disk/file", "calm")

@@ -103,7 +103,8 @@ func (c *clusterSuite) testLogTimesAndPrevious(t *testing.T) {
 	c.signalContainer(t, main, syscall.SIGKILL)
 	c.waitUntil(t, "the killed container runs again", func() bool {
 		p := c.apiPod(t, "mortal")
-		return isPodReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1
+		return isPodReady(p) && p.Status.ContainerStatuses[0].RestartCount == 1 &&
+			c.kubectl(t, "logs", "mortal") == "sleeping\n"
 	})
 	say("in another life")
 	if out := c.kubectl(t, "logs", "mortal"); out != "sleeping\nin another life\n" {
