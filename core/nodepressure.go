@@ -226,7 +226,7 @@ func (a *Agent) noteVictim(p *pod.Pod) {
 		a.state.Eviction.NoteDiskFreed(a.state.Now)
 	}
 	v := a.state.Eviction.Victim
-	if v != nil && v.UID == p.UID && p.HasFreedMemory() && (!v.HoldsDisk || p.HasFreedDisk()) {
+	if v != nil && v.UID == p.UID && p.HasUnmounted() && (!v.HoldsDisk || p.HasFreedDisk()) {
 		a.endEviction(p.UID)
 	}
 }

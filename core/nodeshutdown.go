@@ -43,7 +43,7 @@ func (a *Agent) endGroup(group int, period time.Duration) (running, ended []stri
 		if p.Spec == nil || a.shutdownGroup(p) != group {
 			continue
 		}
-		if p.Stage == pod.Terminated && p.Storage.Unmounted {
+		if p.HasUnmounted() {
 			ended = append(ended, uid)
 			continue
 		}
@@ -111,8 +111,9 @@ func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Even
 // unmounted too: a pod of a later group may provide them. The status of one that is not desired any
 // more is not awaited.
 func (a *Agent) noteShutdownProgress(p *pod.Pod) {
-	m, hasEnded := &a.state.Shutdown, p.Stage == pod.Terminated && p.Storage.Unmounted
-	if m.UnderWay() && (hasEnded && m.PodEnded(p.UID) || p.FullyRemoved || p.NoLongerDesired) {
+	m := &a.state.Shutdown
+	if m.UnderWay() &&
+		(p.HasUnmounted() && m.PodEnded(p.UID) || p.FullyRemoved || p.NoLongerDesired) {
 		a.queue.enqueue(shutdown.Owner)
 	}
 }

@@ -1988,8 +1988,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown goes on before the volumes of a group are unmounted",
 		file:     "core/nodeshutdown.go",
-		old:      "&a.state.Shutdown, p.Stage == pod.Terminated && p.Storage.Unmounted",
-		new:      "&a.state.Shutdown, p.Stage == pod.Terminated",
+		old:      "(p.HasUnmounted() && m.PodEnded(p.UID)",
+		new:      "(p.Stage == pod.Terminated && m.PodEnded(p.UID)",
 		scenario: "shutdown-priority", seeds: "1-50",
 	},
 	{

@@ -397,5 +397,5 @@ func (a *Attempt) addTrees(trees *world.TreesMeasured) {
 	}
 }
 
-// unfinishedUsage is added to what was found of a pod of which a tree could not be finished.
+// unfinishedUsage is added to the usage of a pod with a tree that could not be finished.
 const unfinishedUsage = 1 << 60

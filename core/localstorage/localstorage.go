@@ -49,7 +49,7 @@ type Usage struct {
 	Containers Pass `json:"containers"` // over logs and writable layers
 	Volumes    Pass `json:"volumes"`    // over volumes and the pod's own files
 
-	Measured   []Measurement  `json:"measured,omitempty"`   // the last one of each item that counts
+	Measured   []Measurement  `json:"measured,omitempty"`   // the last one of each item
 	Unfinished map[string]int `json:"unfinished,omitempty"` // measurements in a row, by Item.String
 	Exceeded   Limit          `json:"exceeded"`             // the limit that the pod exceeds
 }
@@ -290,8 +290,8 @@ func (u *Usage) forget(item Item) {
 	u.Measured = slices.DeleteFunc(u.Measured, func(m Measurement) bool { return m.Item == item })
 }
 
-// forgetContainers removes what was measured in earlier passes over containers: a container may
-// have moved from its layer to its log what it has written, or may not exist any more.
+// forgetContainers removes what was measured of containers in earlier passes: what was in the layer
+// of one may be in its log by now, and would count twice.
 func (u *Usage) forgetContainers() {
 	u.Measured = slices.DeleteFunc(u.Measured, func(m Measurement) bool {
 		return m.Kind == LogsItem || m.Kind == LayerItem

@@ -38,7 +38,7 @@ func TestFreedMemory(t *testing.T) {
 		want      bool
 	}{{Terminating, true, false}, {Terminated, false, false}, {Terminated, true, true}} {
 		p.Stage, p.Storage.Unmounted = c.stage, c.unmounted
-		if got := p.HasFreedMemory(); got != c.want {
+		if got := p.HasUnmounted(); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}

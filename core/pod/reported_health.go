@@ -26,7 +26,7 @@ type Reported struct {
 	// record that was written before it.
 	Since time.Time `json:"since,omitzero"`
 	// LostAt is when the node controller has set the condition Ready to False, as the node had sent no
-	// heartbeats; zero if it has not. Which containers are ready must be found again then.
+	// heartbeats; zero if it has not. No container is ready then until it is probed again.
 	LostAt     time.Time         `json:"lostAt,omitzero"`
 	Containers []ContainerRecord `json:"containers,omitempty"`
 }
@@ -38,14 +38,12 @@ func (r *Reported) forget() { *r = Reported{IsRead: r.IsRead} }
 // mirror, and reports whether a container is healthier for it than was known. Later changes of the
 // status are of this agent.
 func (p *Pod) ObserveReported(status *v1.PodStatus) bool {
-	switch {
-	case p.Reported.IsRead && p.Record.Loaded:
-		return false
-	case !p.Record.Loaded:
-		p.Reported = reportedHealth(status) // applyRecord takes it
+	if p.Reported.IsRead && p.Record.Loaded {
 		return false
 	}
-	p.Reported = reportedHealth(status)
+	if p.Reported = reportedHealth(status); !p.Record.Loaded {
+		return false // applyRecord takes it
+	}
 	p.keepNewerReports()
 	p.Reported.Containers = slices.DeleteFunc(p.Reported.Containers, func(r ContainerRecord) bool {
 		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == r.ID })

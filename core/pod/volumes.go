@@ -271,8 +271,9 @@ func (p *Pod) NeedsVolume(persistentVolume string) bool {
 	return !p.Storage.Unmounted && p.Storage.Volumes.IsBackedBy(persistentVolume)
 }
 
-// HasFreedMemory reports whether the pod has ended and its volumes in memory are unmounted.
-func (p *Pod) HasFreedMemory() bool { return p.Stage == Terminated && p.Storage.Unmounted }
+// HasUnmounted reports whether the pod has ended and its volumes are unmounted: it holds no memory
+// any more, and nothing that a pod of a later group of a shutdown provides.
+func (p *Pod) HasUnmounted() bool { return p.Stage == Terminated && p.Storage.Unmounted }
 
 // HasFreedDisk reports whether the pod has ended and its volumes are removed, and so are its
 // containers, with their writable layers and logs, if it was evicted or is not desired any more.

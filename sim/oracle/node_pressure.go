@@ -105,7 +105,7 @@ func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 		last, since := n.lastMet[c], n.trueSince[c]
 		if since.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
 			!since.Before(p.firstDesiredAt.Add(-time.Second)) ||
-			c == v1.NodeMemoryPressure && !p.needsNoMemoryPressure() {
+			c == v1.NodeMemoryPressure && !p.isRejectedForMemory() {
 			continue
 		}
 		return findingf("pod %s starts, although it was desired while the node had %s", p, c)

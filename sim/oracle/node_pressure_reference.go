@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -260,6 +261,7 @@ func newPressureModel(settings *Pressure) pressureModel {
 		stored:       map[v1.NodeConditionType]bool{},
 		trueSince:    map[v1.NodeConditionType]time.Time{},
 		starvedSince: make([]time.Time, len(settings.Thresholds)),
+		heldLayers:   map[string]int{},
 		starvedAt:    map[string]time.Time{}, heldUntil: map[v1.NodeConditionType]time.Time{}}
 	n.restart(len(settings.Thresholds))
 	return n
@@ -521,9 +523,6 @@ func (n *pressureModel) noteLayer(f *truth.Fact) {
 	case f.Kind == truth.LayerFreed:
 		n.heldLayers[f.PodUID]--
 	default:
-		if n.heldLayers == nil {
-			n.heldLayers = map[string]int{}
-		}
 		n.heldLayers[f.PodUID]++
 	}
 }
@@ -553,7 +552,7 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 		}
 	case truth.ContainerRemoved, truth.LayerFreed: // with its writable layer and logs
 		n.noteLayer(f)
-		if p := m.pods[f.PodUID]; p != nil && f.Kind == truth.LayerFreed {
+		if p := m.pods[f.PodUID]; p != nil {
 			p.noteLimitFreed(f.Time)
 		}
 		n.applyContainerRemoved(m, m.containers[f.ContainerID], f)
@@ -606,7 +605,6 @@ func (n *pressureModel) applyContainerRemoved(m *model, c *container, f *truth.F
 		return
 	}
 	p := c.pod
-	p.noteLimitFreed(f.Time)
 	if object := p.object(); n.reclaims && f.Cause == "" && object != nil &&
 		object.DeletionTimestamp == nil && !p.terminalAt.IsZero() && !isEvictedOrPreempted(object) &&
 		p.historyOf(c.name).last == c {
@@ -695,17 +693,16 @@ func (m *model) mayRejectForPressure(p *pod) bool {
 	if len(all) == 0 || p.isCritical() {
 		return false
 	}
-	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.needsNoMemoryPressure()
+	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.isRejectedForMemory()
 }
 
-// needsNoMemoryPressure reports whether the pod is not admitted while memory is short: no container
+// isRejectedForMemory reports whether the pod is not admitted while memory is short: no container
 // of it requests anything, and it does not tolerate the taint of the condition.
-func (p *pod) needsNoMemoryPressure() bool {
+func (p *pod) isRejectedForMemory() bool {
+	taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
 	tolerations := p.specs[len(p.specs)-1].Spec.Tolerations
 	return p.isBestEffort() && !slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
-		isForKey := t.Key == v1.TaintNodeMemoryPressure && (t.Operator == v1.TolerationOpExists ||
-			t.Value == "") || t.Key == "" && t.Operator == v1.TolerationOpExists
-		return isForKey && (t.Effect == "" || t.Effect == v1.TaintEffectNoSchedule)
+		return t.ToleratesTaint(logr.Logger{}, &taint, false)
 	})
 }
 

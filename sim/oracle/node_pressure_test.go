@@ -202,7 +202,7 @@ func TestTolerationOfMemoryPressure(t *testing.T) {
 		p := spec("u1", always, "app")
 		p.Spec.Tolerations = []v1.Toleration{c.toleration}
 		s.setDesired(p)
-		if got := s.model.pods["u1"].needsNoMemoryPressure(); got != c.want {
+		if got := s.model.pods["u1"].isRejectedForMemory(); got != c.want {
 			t.Errorf("%+v: %v", c.toleration, got)
 		}
 	}

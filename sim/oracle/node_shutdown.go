@@ -37,8 +37,8 @@ const (
 	notReadyText   = "node is shutting down"
 )
 
-// conditionProblem returns what is wrong with the condition of a Node during the shutdown.
-func (*machineShutdown) conditionProblem(node *v1.Node) string {
+// readyProblem returns what is wrong with the condition Ready of a Node during a shutdown.
+func readyProblem(node *v1.Node) string {
 	if node == nil {
 		return ""
 	}
@@ -341,7 +341,7 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	if f := m.findLateGroup(now); f != nil {
 		return f
 	}
-	if problem := s.conditionProblem(m.objects.node); problem != "" &&
+	if problem := readyProblem(m.objects.node); problem != "" &&
 		now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&
 		!m.objects.nodeCreatedAt.After(s.since) &&
 		!m.anyFaultPossible(s.since, now, "GetObject", "CreateObject", "UpdateObject", "PatchObject") {

@@ -191,7 +191,7 @@ func (m *model) forbiddingCondition(p *pod, from, now time.Time) v1.NodeConditio
 	}
 	for _, c := range pressureConditions {
 		last, since := m.pressure.lastMet[c], m.pressure.trueSince[c]
-		isForAll := c != v1.NodeMemoryPressure || p.needsNoMemoryPressure()
+		isForAll := c != v1.NodeMemoryPressure || p.isRejectedForMemory()
 		if isForAll && !since.IsZero() && since.Before(from.Add(-time.Second)) &&
 			now.Sub(last) < m.opts.Pressure.Transition {
 			return c

@@ -264,7 +264,7 @@ func (c *clusterSuite) testMachineMemory(t *testing.T) {
 			Memory struct{ AvailableBytes int64 }
 		}
 	}
-	out := c.kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/stats/summary")
+	out := c.kubectl(t, "get", "--raw", nodeProxyPath("/stats/summary"))
 	if err := json.Unmarshal([]byte(out), &summary); err != nil {
 		t.Fatalf("the statistics of the node: %v", err)
 	}
