@@ -2359,7 +2359,8 @@ var mutants = []mutant{
 		old:  "Reclaim{}\n\tm.observeAgain(now)\n",
 		new:  "Reclaim{}\n\tfor i := range m.Sources {\n\t\tm.Sources[i].NextAt = now\n\t}\n",
 		also: &edit{"core/eviction/observe.go",
-			"timer.Later(m.DiskFreedAt, m.LayersHeldUntil)", "timer.Later(m.DiskFreedAt, time.Time{})"},
+			"timer.Later(m.LayersHeldUntil, m.ListedAt.Add(layersHeldMax))",
+			"timer.Later(time.Time{}, time.Time{})"},
 		scenario: "disk-full", seeds: "1-300",
 	},
 	{

@@ -60,7 +60,7 @@ const (
 	containersIdleMax = 10 * time.Second
 	imagesIdleMax     = 30 * time.Second
 	removalMax        = 2*time.Minute + 10*time.Second
-	reclaimValid      = 20 * time.Second
+	reclaimValid      = 20*time.Second + layersHeldMax
 	// layersHeldMax is how long after the removal of containers the runtime may hold their writable
 	// layers. The garbage collector of containerd frees them, a second later, or fifty times as long
 	// as a collection takes (pause_threshold).
@@ -499,7 +499,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	m.Attempt = nil
 	switch {
-	case !m.isStarved(t) || m.wait(isForDisk, env):
+	case !m.isStarved(t) || m.wait(isForDisk, env) || m.mayHoldLayers(t):
 		return true // what was lacking has been freed meanwhile, or is about to be
 	case isForDisk && m.lacksMemory(): // memory comes first
 		m.Sources[sourceNode].NextAt, m.DisksWait = env.Effects.Now(), true
@@ -562,6 +562,9 @@ func (m *Manager) PodEnded(uid string, now time.Time) bool {
 	if m.Victim == nil || m.Victim.UID != uid {
 		return false
 	}
+	if m.Victim.HoldsDisk {
+		m.LayersHeldUntil = now.Add(layersHeldMax)
+	}
 	m.endVictim(now)
 	return true
 }
@@ -580,9 +583,6 @@ func (m *Manager) AdoptVictim(uid string, graceEnds, now time.Time) {
 }
 
 func (m *Manager) endVictim(now time.Time) {
-	if m.Victim.HoldsDisk {
-		m.LayersHeldUntil = now.Add(layersHeldMax)
-	}
 	m.Victim, m.VictimEndedAt = nil, now
 	m.observeAgain(now)
 }

@@ -53,8 +53,13 @@ type harness struct {
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
 	c.EvictionPressureTransitionPeriod = metav1.Duration{Duration: time.Minute}
-	return &harness{t: t, now: start, m: New(c, "/var/lib/kubelet")}
+	h := &harness{t: t, now: start, m: New(c, "/var/lib/kubelet")}
+	h.m.ListedAt = start.Add(-time.Hour)
+	return h
 }
+
+// restart makes the agent one that does not know all pods yet.
+func (h *harness) restart() { h.unlisted, h.m.ListedAt = true, time.Time{} }
 
 func (h *harness) addPod(uid string, priority int32, requestMiB int64) {
 	request := v1.ResourceList{}
@@ -339,7 +344,8 @@ func TestRecordsAreAwaited(t *testing.T) {
 		EvictionHard: map[string]string{"memory.available": "25%"}})
 	h.addPod("a", 0, 0)
 	usage := map[string]int64{"a": 100}
-	h.unlisted, h.lacksRecords = true, true
+	h.restart()
+	h.lacksRecords = true
 	for range 3 {
 		h.observe(50, usage)
 	}
@@ -543,7 +549,6 @@ func TestMemoryRunsShortDuringAnAttempt(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
 		"nodefs.available": "15%", "memory.available": "25%"}})
 	h.addPod("a", 0, 0)
-	h.m.ListedAt = h.now
 	h.m.Observed = map[Signal]Observation{}
 	for i := range h.m.Thresholds {
 		h.m.Thresholds[i].Starved = true
@@ -591,7 +596,7 @@ func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 			EvictionHard: map[string]string{"nodefs.available": "15%"}})
 		h.addPod("a", 0, 0)
 		h.m.Observed = map[Signal]Observation{NodefsAvailable: {AsOf: h.now}}
-		h.m.Thresholds[0].Starved, h.m.ListedAt = true, h.now
+		h.m.Thresholds[0].Starved = true
 		h.m.Attempt = &Attempt{Answered: true, HasTrees: true}
 		return h
 	}
@@ -660,7 +665,7 @@ func TestCandidatesOfSignal(t *testing.T) {
 		h.m.Observed = map[Signal]Observation{signal: {AsOf: h.now}}
 		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Threshold: slices.IndexFunc(
 			h.m.Thresholds, func(t Threshold) bool { return t.Signal == signal })}
-		h.m.Thresholds[h.m.Attempt.Threshold].Starved, h.m.ListedAt = true, h.now
+		h.m.Thresholds[h.m.Attempt.Threshold].Starved = true
 		env := h.env()
 		env.Candidates = func(forDisk bool) []Candidate {
 			if forDisk != disk {

@@ -232,7 +232,8 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 		return
 	}
-	if what := m.neededReclaim(&m.Thresholds[chosen], env.Effects.Now()); what != (Reclaim{}) {
+	t := &m.Thresholds[chosen]
+	if what := m.neededReclaim(t, env.Effects.Now()); what != (Reclaim{}) {
 		if m.ReclaimSince.IsZero() {
 			m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
 			m.RemovedAt = m.ReclaimSince
@@ -243,7 +244,7 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 		return
 	}
-	if m.wait(m.Thresholds[chosen].Signal.isForDisk(), env) {
+	if m.wait(t.Signal.isForDisk(), env) || m.mayHoldLayers(t) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
@@ -251,12 +252,23 @@ func (m *Manager) startAttempt(source int, env *Env) {
 }
 
 // isStarved reports whether a threshold is met for its grace period by an observation that was
-// asked for after the last victim and the last reclaim, and after what they have freed is seen.
+// asked for after the last victim and the last reclaim.
 func (m *Manager) isStarved(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
 	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
-		(!t.Signal.isForDisk() || !o.AsOf.Before(timer.Later(m.DiskFreedAt, m.LayersHeldUntil))) &&
+		(!t.Signal.isForDisk() || !o.AsOf.Before(m.DiskFreedAt)) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
+}
+
+// mayHoldLayers reports whether what a threshold observes may have the writable layers of
+// containers that were removed: by this agent, or by an earlier one until all pods are known. No
+// pod is evicted for them.
+func (m *Manager) mayHoldLayers(t *Threshold) bool {
+	if !t.Signal.isForDisk() || !m.isOneDevice(m.sourceOf(t.Signal), sourceContainerfs) {
+		return false
+	}
+	until := timer.Later(m.LayersHeldUntil, m.ListedAt.Add(layersHeldMax))
+	return m.Observed[t.Signal].AsOf.Before(until)
 }
 
 // isAnyStarved reports whether the threshold of a signal of a kind is starved.

@@ -75,18 +75,16 @@ func TestReclaimAfterAVictim(t *testing.T) {
 		t.Fatalf("the victim is %+v", h.m.Victim)
 	}
 	h.candidates, h.collected = h.candidates[1:], false
-	h.observeDisks(layersHeldMax-time.Second, 2, 100)
-	if len(h.evicted) != 1 || h.collections != 1 {
-		t.Errorf("evicted %q after %d removals while the runtime may hold layers of the victim",
-			h.evicted, h.collections)
-	}
-	h.observeDisks(period, 2, 100)
-	if len(h.evicted) != 1 || h.collections != 2 {
-		t.Errorf("evicted %q, %d requests to remove containers, want a second before b is evicted",
-			h.evicted, h.collections)
+	if h.observeDisks(time.Second, 2, 100); len(h.evicted) != 1 || h.collections != 2 {
+		t.Errorf("evicted %q, %d requests to remove containers, want a second at once", h.evicted,
+			h.collections)
 	}
 	h.collected = true
-	h.observeDisks(time.Second, 2, 100)
+	h.observeDisks(layersHeldMax-2*time.Second, 2, 100)
+	if len(h.evicted) != 1 {
+		t.Errorf("evicted %q while the runtime may hold layers of the victim", h.evicted)
+	}
+	h.observeDisks(period, 2, 100)
 	if len(h.evicted) != 2 || h.collections != 2 || h.reclaims != 2 {
 		t.Errorf("evicted %q after %d and %d removals", h.evicted, h.collections, h.reclaims)
 	}
@@ -118,13 +116,49 @@ func TestLayersAreFreedLater(t *testing.T) {
 	}
 }
 
+// Layers are waited for on their own file system, after a victim that has ended, and after all pods
+// are known: an earlier agent may have removed some.
+func TestWhichLayersAreWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		signal  string
+		prepare func(h *harness)
+		want    int
+	}{
+		{"imagefs.available", func(h *harness) { h.m.LayersHeldUntil = h.now.Add(time.Minute) }, 0},
+		{"nodefs.available", func(h *harness) { h.m.LayersHeldUntil = h.now.Add(time.Minute) }, 1},
+		{"imagefs.available", func(h *harness) { h.m.ListedAt = time.Time{} }, 0},
+		{"nodefs.available", func(h *harness) { h.m.ListedAt = time.Time{} }, 1},
+		{"imagefs.available", func(h *harness) {
+			h.m.Victim = &Victim{UID: "b", Deadline: h.now, HoldsDisk: true}
+		}, 1},
+		{"imagefs.available", func(h *harness) {
+			h.m.Victim = &Victim{UID: "b", Deadline: h.now.Add(time.Minute), HoldsDisk: true}
+			h.m.PodEnded("b", h.now)
+		}, 0},
+	} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{c.signal: "15%"}})
+		h.addPod("a", 0, 0)
+		h.collected, h.reclaimed = true, true
+		h.observeDisks(0, 2, 900) // the devices are known
+		h.now = h.now.Add(period)
+		c.prepare(h)
+		for range 8 {
+			h.observeDisks(time.Second, 2, 100)
+		}
+		if len(h.evicted) != c.want {
+			t.Errorf("%s: evicted %q, held until %v", c.signal, h.evicted, h.m.LayersHeldUntil)
+		}
+	}
+}
+
 // Layers of pods that were evicted for limits of their own may be held too, but their authors
 // cannot keep a disk waiting by one such pod after the other.
 func TestLayersOfPodsOverTheirLimits(t *testing.T) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
 		EvictionHard: map[string]string{"imagefs.available": "15%"}})
 	h.addPod("a", 0, 0)
-	h.unlisted = true // nothing is evicted yet
+	h.restart() // nothing is evicted yet
 	h.observeDisks(0, 2, 100)
 	h.m.NoteDiskFreed(h.now)
 	if want := h.now.Add(layersHeldMax); !h.m.LayersHeldUntil.Equal(want) {

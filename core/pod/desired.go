@@ -168,9 +168,13 @@ func (p *Pod) CanBeEvicted(forDisk bool) bool {
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter
 // grace period hastens it.
 func (p *Pod) startTermination(termination Termination, now time.Time) {
-	if t := &p.Termination; p.Stage != Syncing {
+	switch t := &p.Termination; p.Stage {
+	case Syncing:
+	case Terminated: // nothing of it runs
+		return
+	default:
 		if termination.Grace < t.shortestGrace() {
-			t.Hastened = termination.Grace
+			t.Hastened = max(termination.Grace, killAfterMin)
 		}
 		t.Grace = min(t.Grace, now.Add(termination.Grace).Sub(t.Since))
 		return

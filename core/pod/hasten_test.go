@@ -48,3 +48,24 @@ func TestLateStopOfHastenedPod(t *testing.T) {
 		}
 	}
 }
+
+// A pod that is hastened to no time at all has what every container has between TERM and KILL. What
+// has ended is not hastened.
+func TestHastenedToNothing(t *testing.T) {
+	p := notDesired(runningPod(func(*v1.Container) {}))
+	p.Containers[0].NotBefore = t0.Add(20 * time.Second)
+	newHarness(t, p).planAt(0).expectNoCall("StopContainer")
+	if p.Evict("low", 0, t0); p.Termination.Hastened != killAfterMin {
+		t.Errorf("hastened to %v", p.Termination.Hastened)
+	}
+	if got := stopTimeout(newHarness(t, p).planAt(20 * time.Second)); got != 2 {
+		t.Errorf("it has %d s, want 2", got)
+	}
+	p = notDesired(runningPod(func(*v1.Container) {}))
+	p.Stage = Terminated
+	before := p.Termination
+	p.startTermination(Termination{Grace: time.Second}, t0.Add(time.Minute))
+	if p.Termination != before {
+		t.Errorf("the end of an ended pod is %+v, was %+v", p.Termination, before)
+	}
+}

@@ -165,8 +165,9 @@ type Termination struct {
 	UnderPressure bool          `json:"underPressure,omitempty"`
 	Since         time.Time     `json:"at"`
 	Grace         time.Duration `json:"grace"`
-	// Hastened is the shortest grace period with which the pod was hastened while it ended; zero: it
-	// was not. No stop of a container that is issued from then on leaves it longer.
+	// Hastened is the shortest grace period with which the pod was hastened while it ended, at least
+	// killAfterMin; zero: it was not. No stop of a container that is issued from then on leaves it
+	// longer.
 	Hastened time.Duration `json:"hastened,omitempty"`
 }
 

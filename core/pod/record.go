@@ -294,7 +294,9 @@ func (p *Pod) persistedContainer(id string) ContainerRecord {
 		record = p.Record.Containers[i]
 	}
 	if i := indexOfRecord(p.Reported.Containers, id); i >= 0 {
-		record.Started, record.Ready = p.Reported.Containers[i].Started, p.Reported.Containers[i].Ready
+		reported := &p.Reported.Containers[i]
+		record.PostStarted = record.PostStarted || reported.PostStarted
+		record.Started, record.Ready = reported.Started, reported.Ready
 	}
 	record.Ready = record.Ready && p.Reported.LostAt.IsZero()
 	return record

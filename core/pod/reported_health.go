@@ -45,6 +45,7 @@ func (p *Pod) ObserveReported(status *v1.PodStatus) bool {
 		return false // applyRecord takes it
 	}
 	p.keepNewerReports()
+	p.Reported.LostAt = time.Time{} // the containers are probed since
 	p.Reported.Containers = slices.DeleteFunc(p.Reported.Containers, func(r ContainerRecord) bool {
 		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == r.ID })
 		return !p.adoptHealth(&p.Containers[i], p.persistedContainer(r.ID))
@@ -98,7 +99,7 @@ func reportedHealth(status *v1.PodStatus) Reported {
 			if id := RunID(s.ContainerID); s.State.Running != nil && id != "" {
 				started := s.Started != nil && *s.Started
 				reported.Containers = append(reported.Containers,
-					ContainerRecord{ID: id, Started: started, Ready: started && s.Ready})
+					ContainerRecord{ID: id, PostStarted: started, Started: started, Ready: started && s.Ready})
 			}
 		}
 	}

@@ -139,6 +139,39 @@ func TestMirrorAfterTheRecord(t *testing.T) {
 	}
 }
 
+// The mirror of a node that was lost, which comes after the record and the probes, makes nothing
+// unready.
+func TestLateMirrorOfALostNode(t *testing.T) {
+	p, status := fromKubelet("web0", true, true)
+	p.Spec.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	at := metav1.NewTime(recordTime.Add(time.Minute))
+	status.Conditions = []v1.PodCondition{
+		{Type: v1.ContainersReady, Status: v1.ConditionTrue, LastTransitionTime: at},
+		{Type: v1.PodReady, Status: v1.ConditionFalse, LastTransitionTime: at}}
+	readRecord(t, p, `{"written":"2026-01-02T03:04:05Z","containers":[{"id":"web0",`+
+		`"started":true,"ready":true}]}`)
+	p.ObserveReported(&status)
+	if h := p.ReportableHealth(&p.Containers[0]); !h.Ready {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A container that was reported as started has run its postStart hook, if the record is lost.
+func TestHookOfALostRecord(t *testing.T) {
+	for _, started := range []bool{false, true} {
+		p, status := fromKubelet("web0", started, false)
+		p.Spec.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
+			PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"hook"}}}}
+		status.Conditions = []v1.PodCondition{{Type: v1.ContainersReady,
+			LastTransitionTime: metav1.NewTime(recordTime)}}
+		p.Containers[0].FromOtherAgent, p.Spec.Status = false, status
+		c := &readRecord(t, p, "").Containers[0]
+		if c.PostStart.Done != started || p.ReportableHealth(c).Running != started {
+			t.Errorf("started %t: %+v, %+v", started, c.PostStart, p.ReportableHealth(c))
+		}
+	}
+}
+
 // What was reported counts until it is in the record, and a failed probe is not forgotten for it.
 func TestReportedHealthEndsWithTheRecord(t *testing.T) {
 	p, status := fromKubelet("web0", true, true)

@@ -93,7 +93,7 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 	if hastened := p.Termination.Hastened; hastened > 0 {
 		// A request whose time has passed may be lost. One that has time left ends the container sooner.
 		isOver := !now.Before(c.Stop.StartedAt.Add(c.Stop.Grace))
-		c.shortenStop(max(hastened, killAfterMin), isOver, env)
+		c.shortenStop(hastened, isOver, env)
 	}
 	return true
 }
@@ -121,7 +121,7 @@ func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
 	if s.KillAfter == 0 {
 		s.KillAfter = max(s.Grace-c.usedGrace(env.Effects.Now()), killAfterMin)
 		if hastened := p.Termination.Hastened; hastened > 0 {
-			s.KillAfter = min(s.KillAfter, max(hastened, killAfterMin))
+			s.KillAfter = min(s.KillAfter, hastened)
 		}
 	}
 	c.Stopping = true

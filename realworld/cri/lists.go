@@ -26,8 +26,10 @@ const (
 	statsTimeout = time.Second
 	// statsMargin is how long before their deadline no more stats of single sandboxes are waited for.
 	statsMargin = 200 * time.Millisecond
-	// sandboxListsMax is for how many sandboxes lists are requested at the same time.
+	// sandboxListsMax is for how many sandboxes lists are requested at the same time, and
+	// sandboxStatsMax stats: each of those that hang takes statsTimeout.
 	sandboxListsMax = 4
+	sandboxStatsMax = 32
 )
 
 // listClient is a client whose lists may be longer than a message, and whose stats of sandboxes are
@@ -66,7 +68,7 @@ func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContai
 		return whole, err
 	}
 	all := &runtimeapi.ListContainersResponse{}
-	parts, err := listEachSandbox(ctx, c,
+	parts, err := listEachSandbox(ctx, c, sandboxListsMax,
 		func(ctx context.Context, id string) (*runtimeapi.ListContainersResponse, error) {
 			return list(ctx, &runtimeapi.ListContainersRequest{
 				Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}, opts...)
@@ -89,7 +91,7 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 	if err == nil || m.Filter != nil || isOfRuntime(err) || ctx.Err() != nil {
 		return whole, err
 	}
-	parts, failure := listEachSandbox(ctx, c,
+	parts, failure := listEachSandbox(ctx, c, sandboxStatsMax,
 		func(ctx context.Context, id string) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 			within, cancel := context.WithDeadline(ctx, statsDeadline(ctx))
 			defer cancel()
@@ -161,7 +163,7 @@ func (c listClient) ListContainerStats(ctx context.Context,
 	if !isTooLong(err) || m.Filter != nil {
 		return whole, err
 	}
-	parts, err := listEachSandbox(ctx, c,
+	parts, err := listEachSandbox(ctx, c, sandboxListsMax,
 		func(ctx context.Context, id string) (*runtimeapi.ListContainerStatsResponse, error) {
 			return list(ctx, &runtimeapi.ListContainerStatsRequest{
 				Filter: &runtimeapi.ContainerStatsFilter{PodSandboxId: id}}, longList(opts)...)
@@ -173,10 +175,10 @@ func (c listClient) ListContainerStats(ctx context.Context,
 	return all, err
 }
 
-// listEachSandbox requests a list for each sandbox, sandboxListsMax at a time, until one fails or
-// all together are too long, and returns them in the order of the sandboxes. As many are requested
-// as the runtime has; the deadline of the context bounds the time.
-func listEachSandbox[Part proto.Message](ctx context.Context, c listClient,
+// listEachSandbox requests a list for each sandbox, atOnce at a time, until one fails or all
+// together are too long, and returns them in the order of the sandboxes. As many are requested as
+// the runtime has; the deadline of the context bounds the time.
+func listEachSandbox[Part proto.Message](ctx context.Context, c listClient, atOnce int,
 	request func(ctx context.Context, sandboxID string) (Part, error)) ([]Part, error) {
 	sandboxes, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
@@ -184,7 +186,7 @@ func listEachSandbox[Part proto.Message](ctx context.Context, c listClient,
 	}
 	parts := make([]Part, len(sandboxes.Items))
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(sandboxListsMax)
+	group.SetLimit(atOnce)
 	var bytes atomic.Int64
 	for i, s := range sandboxes.Items {
 		group.Go(func() error {

@@ -11,7 +11,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// stopStep ends a pod that is deleted: its containers, the sidecars last, then all that is left.
+// stopStep ends a pod that is deleted: its containers, the sidecars last, then the object, and when
+// that has gone, all that is left.
 func (k *Kubelet) stopStep(p *pod, s *state) *step {
 	spec := &p.object.Spec
 	order := slices.Clone(spec.Containers)
@@ -26,15 +27,18 @@ func (k *Kubelet) stopStep(p *pod, s *state) *step {
 	if w := k.cleanUpStep(p, s); w != nil {
 		return w
 	}
+	w := p.once(&step{"object", world.PortAPI, &world.DeleteObject{Resource: world.ResourcePods,
+		Namespace: p.object.Namespace, Name: p.object.Name, UID: string(p.object.UID),
+		GracePeriodSeconds: new(int64)}})
+	if w != nil {
+		return w
+	}
 	if w := p.once(&step{"sandbox is removed", world.PortCRI,
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandboxID(s)}}); w != nil && s.sandbox != nil {
 		return w
 	}
 	return p.once(&step{"tree", world.PortFS, &world.RemoveTree{Path: k.dir(p)}},
-		&step{"logs", world.PortFS, &world.RemoveTree{Path: k.logDir(p)}},
-		&step{"object", world.PortAPI, &world.DeleteObject{Resource: world.ResourcePods,
-			Namespace: p.object.Namespace, Name: p.object.Name, UID: string(p.object.UID),
-			GracePeriodSeconds: new(int64)}})
+		&step{"logs", world.PortFS, &world.RemoveTree{Path: k.logDir(p)}})
 }
 
 func sandboxID(s *state) string {

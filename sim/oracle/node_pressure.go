@@ -198,13 +198,13 @@ func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *fi
 	case n.victimHoldsDisk && len(v.containers) > 0:
 		return findingf("pod %s is evicted for a file system while the last victim, %s, still has "+
 			"containers, with their writable layers and logs", p, v)
-	case n.victimHoldsDisk && n.heldLayers[v.uid] > 0:
+	case n.victimHoldsDisk && p.model.hasLayers(source) && n.heldLayers[v.uid] > 0:
 		return findingf("pod %s is evicted for a file system while the runtime still holds writable "+
 			"layers of the last victim, %s", p, v)
 	case n.victimHoldsDisk && v.hasVolumeBytes():
 		return findingf("pod %s is evicted for a file system while the last victim, %s, still has its "+
 			"volumes", p, v)
-	case n.victimEndedAt.After(s.askedAt):
+	case n.victimFreedAt(p.model, source).After(s.askedAt):
 		return findingf("pod %s is evicted for an observation that was asked for at %s, before the last "+
 			"victim, %s, had ended", p, asked, v)
 	}
@@ -395,7 +395,7 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 		if n.starvedSince[i].IsZero() {
 			n.starvedSince[i] = now
 		}
-		since := later(n.starvedSince[i], later(m.agentStartedAt, n.victimEndedAt))
+		since := later(n.starvedSince[i], later(m.agentStartedAt, n.victimFreedAt(m, t.source())))
 		if now.Sub(since) <= starvationBound || !n.victimIsSoft && now.Before(n.victimDeadline) ||
 			m.anyFaultPossible(since, now, pressureCalls...) {
 			continue

@@ -131,6 +131,8 @@ type pressureModel struct {
 	victimHardSince               time.Time // since when it has that of a hard one
 	victimHoldsDisk               bool      // it was evicted for a file system
 	victimEndedAt, victimDeadline time.Time
+	// victimLayersFreedAt is when the runtime has freed a writable layer of the victim.
+	victimLayersFreedAt time.Time
 	// heldLayers has how many writable layers of removed containers the runtime has not freed yet, by
 	// UID.
 	heldLayers   map[string]int
@@ -472,7 +474,8 @@ func (n *pressureModel) addSample(m *model, now time.Time, asked *askedUsage) {
 	s.starved = slices.ContainsFunc(n.states, func(t thresholdState) bool {
 		return t.starved && t.source == asked.source
 	})
-	if before != nil && before.starved && !before.used && !before.askedAt.Before(n.victimEndedAt) {
+	if before != nil && before.starved && !before.used &&
+		!before.askedAt.Before(n.victimFreedAt(m, asked.source)) {
 		s.starvedSince = before.starvedSince
 	}
 	n.samples[asked.source] = s
@@ -483,6 +486,14 @@ func (n *pressureModel) addSample(m *model, now time.Time, asked *askedUsage) {
 	case asked.source != fromNode:
 		n.starvedAt[fromNodefs], n.starvedAt[fromImagefs] = now, now
 	}
+}
+
+// victimFreedAt returns when the last victim has ended, and has given back what a source observes.
+func (n *pressureModel) victimFreedAt(m *model, source string) time.Time {
+	if m.hasLayers(source) {
+		return later(n.victimEndedAt, n.victimLayersFreedAt)
+	}
+	return n.victimEndedAt
 }
 
 // knowsDisks reports whether the agent knows that the file systems of the node and of the images
@@ -556,7 +567,11 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 			p.noteLimitFreed(f.Time)
 		}
 		n.applyContainerRemoved(m, m.containers[f.ContainerID], f)
-		if n.victim != nil && n.victimHoldsDisk && n.victim.uid == f.PodUID {
+		switch {
+		case n.victim == nil || !n.victimHoldsDisk || n.victim.uid != f.PodUID:
+		case f.Kind == truth.LayerFreed:
+			n.victimLayersFreedAt = f.Time
+		default:
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)
 		}
 	case truth.Unmounted: // a volume in memory
