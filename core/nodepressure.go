@@ -53,7 +53,7 @@ func (a *Agent) evictionCandidates(forDisk bool) []eviction.Candidate {
 		p := a.state.Pods[uid]
 		if p.CanBeEvicted(forDisk) {
 			all = append(all, eviction.Candidate{UID: uid, Pod: p.Spec,
-				Idle:   !p.HasLiveContainers(),
+				Grace: p.GracePeriod(), Idle: !p.HasLiveContainers(),
 				LogDir: a.state.Node.PodLogDir(p.Namespace, p.Name, uid), Dir: a.state.Node.PodDir(uid)})
 		}
 	}
@@ -173,12 +173,12 @@ func (a *Agent) areContainersCollected() bool {
 
 // noteCollected is called after a pod was planned.
 func (a *Agent) noteCollected(p *pod.Pod) {
-	before := p.CollectsLeft
-	if p.EndCollection() {
-		a.queue.enqueue(eviction.Owner)
-	}
-	if p.CollectsLeft < before {
+	removed, ended := p.NoteCollected()
+	if removed {
 		a.state.Eviction.NoteRemoval(a.state.Now)
+	}
+	if ended {
+		a.queue.enqueue(eviction.Owner)
 	}
 }
 

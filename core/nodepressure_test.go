@@ -16,7 +16,7 @@ import (
 // /etc/hosts and to their termination messages, and not to their volumes alone.
 func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
-	var measured []string
+	var measured, owners []string
 	n.answer = func(effect any) any {
 		switch e := effect.(type) {
 		case *world.MeasureFilesystem:
@@ -24,7 +24,7 @@ func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 		case *runtimeapi.ListPodSandboxStatsRequest:
 			return &runtimeapi.ListPodSandboxStatsResponse{}
 		case *world.MeasureTrees:
-			measured = append(measured, e.Paths...)
+			measured, owners = append(measured, e.Paths...), append(owners, e.Owners...)
 			return &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(e.Paths))}
 		}
 		return nil
@@ -35,6 +35,46 @@ func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 	if len(measured) < len(want) || !slices.Equal(measured[:len(want)], want) {
 		t.Errorf("measured are %q, want %q", measured, want)
 	}
+	if of := slices.Repeat([]string{"default"}, len(measured)); !slices.Equal(owners, of) {
+		t.Errorf("of %q, want %q", owners, of)
+	}
+}
+
+// The removal of a container counts as progress of a reclaim, and nothing else does.
+func TestOnlyRemovalsAreNoted(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
+	n.agent.state.Eviction.ReclaimSince = n.now
+	n.agent.collectContainers()
+	running, deleted := n.agent.state.Pods["u1"], n.agent.state.Pods["u2"]
+	n.agent.noteCollected(running)
+	deleted.Stage, deleted.CollectsRuns, deleted.CollectsLeft = pod.Terminated, true, 1
+	deleted.NoLongerDesired = true
+	n.agent.noteCollected(deleted)
+	if at := n.agent.state.Eviction.RemovedAt; !at.IsZero() {
+		t.Errorf("a removal is noted at %v, although there was none", at)
+	}
+	deleted.CollectsRuns, deleted.CollectsLeft, deleted.NoLongerDesired = true, 1, false
+	deleted.Containers = nil
+	n.agent.noteCollected(deleted)
+	if at := n.agent.state.Eviction.RemovedAt; at.IsZero() || deleted.CollectsRuns {
+		t.Errorf("noted at %v after a removal, %t", at, deleted.CollectsRuns)
+	}
+}
+
+// What all pods use is measured in the cgroup above them, by the driver's name of it.
+func TestMemoryOfPodsIsThatOfTheirCgroup(t *testing.T) {
+	n := bootWithPods(nil)
+	for _, systemd := range []bool{false, true} {
+		l := &n.agent.state.Node.Cgroups
+		l.PerPod, l.DriverKnown, l.Systemd = true, true, systemd
+		want := world.MeasureNode{Pods: l.QOSParent(v1.PodQOSGuaranteed), Systemd: systemd}
+		if l.QOSParent(v1.PodQOSGuaranteed) == l.QOSParent(v1.PodQOSBestEffort) {
+			t.Fatal("all pods and those of BestEffort have one cgroup")
+		}
+		if got := n.agent.evictionEnv().Request; got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
 }
 
 // Pods are ranked by what was allocated to them, not by what a resize asks for and was not granted.
@@ -42,8 +82,12 @@ func TestCandidatesWithoutResize(t *testing.T) {
 	n := bootWithPods(nil, withRequests(apiPodNamed("a", "u1"), "100m", 0))
 	p := n.agent.state.Pods["u1"]
 	p.Resize.Desired = withRequests(apiPodNamed("a", "u1"), "3", 0)
-	if got := n.agent.evictionCandidates(false); len(got) != 1 || got[0].Pod != p.Spec {
+	if got := n.agent.evictionCandidates(false); len(got) != 1 || got[0].Pod != p.Spec || got[0].Idle {
 		t.Errorf("the candidates are %+v", got)
+	}
+	p.Containers = nil // its sandbox is ready
+	if got := n.agent.evictionCandidates(false); len(got) != 1 || !got[0].Idle {
+		t.Errorf("without a container the candidates are %+v", got)
 	}
 }
 

@@ -1021,7 +1021,7 @@ var mutants = []mutant{
 		name: "a pod runs on after another client has set a terminal phase",
 		file: "core/pod/desired.go",
 		old: "p.startTermination(Termination{Reason: \"TerminalPhase\", " +
-			"Grace: p.gracePeriod()}, now)",
+			"Grace: p.GracePeriod()}, now)",
 		new:      "p.Status.Phase = phase",
 		scenario: "node-churn", seeds: "1-60",
 	},
@@ -2030,8 +2030,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown gives each pod a part of its time",
 		file:     "core/pod/desired.go",
-		old:      "Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)",
-		new:      "Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period/4)}, now)",
+		old:      "Phase: v1.PodFailed, Grace: min(p.GracePeriod(), period)}, now)",
+		new:      "Phase: v1.PodFailed, Grace: min(p.GracePeriod(), period/4)}, now)",
 		scenario: "shutdown", seeds: "1-100",
 	},
 	{
@@ -2243,8 +2243,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod has its own grace period in a shutdown",
 		file:     "core/pod/desired.go",
-		old:      "Grace: min(p.gracePeriod(), period)}",
-		new:      "Grace: max(p.gracePeriod(), period)}",
+		old:      "Grace: min(p.GracePeriod(), period)}",
+		new:      "Grace: max(p.GracePeriod(), period)}",
 		scenario: "shutdown-priority", seeds: "1-40",
 	},
 	{
@@ -2320,8 +2320,8 @@ var mutants = []mutant{
 	{
 		name:     "a victim of a soft threshold has five minutes",
 		file:     "core/eviction/eviction.go",
-		old:      "e.Grace = max(m.GraceMax, immediateGrace)",
-		new:      "e.Grace = max(m.GraceMax, 5*time.Minute)",
+		old:      "e.Grace = max(min(m.GraceMax, c.Grace), immediateGrace)",
+		new:      "e.Grace = max(min(m.GraceMax, c.Grace), 5*time.Minute)",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
@@ -2334,8 +2334,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod over a limit of its own has its own grace period",
 		file:     "core/pod/volumes.go",
-		old:      "Grace: min(p.gracePeriod(), evictionGrace)}",
-		new:      "Grace: p.gracePeriod()}",
+		old:      "Grace: min(p.GracePeriod(), evictionGrace)}",
+		new:      "Grace: p.GracePeriod()}",
 		scenario: "evictions", seeds: "1-300",
 	},
 	{
@@ -2615,7 +2615,7 @@ var mutants = []mutant{
 	{
 		name:     "a victim of a soft threshold has no time to end",
 		file:     "core/eviction/eviction.go",
-		old:      "		e.Grace = max(m.GraceMax, immediateGrace)\n",
+		old:      "		e.Grace = max(min(m.GraceMax, c.Grace), immediateGrace)\n",
 		new:      "		e.Grace = immediateGrace\n",
 		scenario: "memory-storm", seeds: "1-300",
 	},

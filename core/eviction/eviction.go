@@ -60,7 +60,10 @@ const (
 	containersIdleMax = 10 * time.Second
 	imagesIdleMax     = 30 * time.Second
 	removalMax        = 2*time.Minute + 10*time.Second
-	reclaimValid      = 20*time.Second + layersHeldMax
+	// containersMax is how long all removals of containers are waited for, one after the other: the
+	// authors of pods may determine how long each takes, by what is in its volumes.
+	containersMax = 2 * removalMax
+	reclaimValid  = 20*time.Second + layersHeldMax
 	// layersHeldMax is how long after the removal of containers the runtime may hold their writable
 	// layers. The garbage collector of containerd frees them, a second later, or fifty times as long
 	// as a collection takes (pause_threshold).
@@ -183,10 +186,13 @@ type Settings struct {
 
 // Attempt is the search for a victim, for a threshold that was met by the newest observation.
 type Attempt struct {
-	Threshold int                  `json:"threshold"` // its index
-	Op        world.OpID           `json:"op,omitempty"`
-	Answered  bool                 `json:"answered,omitempty"`
-	Usage     map[string]*PodUsage `json:"usage,omitempty"` // by UID
+	Threshold int `json:"threshold"` // its index
+	// Candidates are the UIDs of the pods that could be evicted when they were observed, and whether
+	// they were idle: nothing is known of what has started since.
+	Candidates map[string]bool      `json:"candidates,omitempty"`
+	Op         world.OpID           `json:"op,omitempty"`
+	Answered   bool                 `json:"answered,omitempty"`
+	Usage      map[string]*PodUsage `json:"usage,omitempty"` // by UID
 	// Measured are the UIDs of the pods whose trees are measured; nil before that is asked for.
 	Measured []string `json:"measured,omitempty"`
 	HasTrees bool     `json:"hasTrees,omitempty"` // the trees were measured
@@ -248,8 +254,9 @@ type Env struct {
 type Candidate struct {
 	UID         string
 	Pod         *v1.Pod
-	Idle        bool   // no container of it runs
-	LogDir, Dir string // the pod's directory of logs, and its own
+	Grace       time.Duration // its own grace period
+	Idle        bool          // no container of it runs
+	LogDir, Dir string        // the pod's directory of logs, and its own
 }
 
 // Plan takes the next step, and returns when to plan again.
@@ -375,9 +382,9 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 	}
 	what := m.Reclaiming
 	if m.ImagesSince.IsZero() {
-		until := m.removalAwaited(containersIdleMax, env)
-		if what.Containers && !until.IsZero() && !env.AreContainersRemoved() {
-			return until
+		until, bound := m.removalAwaited(containersIdleMax, env), m.ReclaimSince.Add(containersMax)
+		if what.Containers && !until.IsZero() && now.Before(bound) && !env.AreContainersRemoved() {
+			return timer.Soonest(until, bound)
 		}
 		if what.Images {
 			m.ImagesSince, m.RemovedAt = now, now
@@ -487,6 +494,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 		return true
 	}
 	if !a.Answered {
+		a.noteCandidates(env.Candidates(m.Thresholds[a.Threshold].Signal.isForDisk()))
 		a.Op = env.Effects.Issue(Owner, "", statsTimeout,
 			&runtimeapi.ListPodSandboxStatsRequest{})
 		return false
@@ -505,7 +513,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 		m.Sources[sourceNode].NextAt, m.DisksWait = env.Effects.Now(), true
 		return true
 	}
-	first, found := m.first(a, env.Candidates(isForDisk), t.Signal)
+	first, found := m.first(a, a.knownOf(env.Candidates(isForDisk)), t.Signal)
 	if !found {
 		env.Effects.Log(world.LevelError, "eviction thresholds have been met, but no pods are active to "+
 			"evict", "signal", string(t.Signal))
@@ -526,6 +534,25 @@ func (m *Manager) planAttempt(env *Env) bool {
 	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + CleanupMax),
 		HoldsDisk: isForDisk, Soft: e.Grace > immediateGrace}
 	return true
+}
+
+func (a *Attempt) noteCandidates(candidates []Candidate) {
+	a.Candidates = make(map[string]bool, len(candidates))
+	for _, c := range candidates {
+		a.Candidates[c.UID] = c.Idle
+	}
+}
+
+// knownOf returns those of the candidates that were candidates when the pods were observed.
+func (a *Attempt) knownOf(candidates []Candidate) []Candidate {
+	var known []Candidate
+	for _, c := range candidates {
+		if wasIdle, was := a.Candidates[c.UID]; was {
+			c.Idle = c.Idle || wasIdle
+			known = append(known, c)
+		}
+	}
+	return known
 }
 
 // hastenVictim leaves the victim of a soft threshold no time to end if a hard one is met by the
@@ -551,7 +578,7 @@ func (m *Manager) hastenVictim(source int, env *Env) {
 func (m *Manager) eviction(t *Threshold, c Candidate, usage *PodUsage) Eviction {
 	e := Eviction{Signal: t.Signal, Grace: immediateGrace}
 	if t.Grace > 0 {
-		e.Grace = max(m.GraceMax, immediateGrace)
+		e.Grace = max(min(m.GraceMax, c.Grace), immediateGrace)
 	}
 	e.Message, e.Annotations = m.message(t, c.Pod, usage)
 	return e

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -30,9 +31,10 @@ type harness struct {
 	effects    op.Effects
 	now        time.Time
 	candidates []Candidate
-	evicted    []string // UID, grace period and message
-	hastened   []string // UID and grace period
-	aged       []Signal // whose observations led to a decision
+	evicted    []string            // UID, grace period and message
+	annotated  []map[string]string // of evicted
+	hastened   []string            // UID and grace period
+	aged       []Signal            // whose observations led to a decision
 
 	collections int  // requests to remove containers
 	collected   bool // they are done
@@ -66,7 +68,7 @@ func (h *harness) addPod(uid string, priority int32, requestMiB int64) {
 	if requestMiB > 0 {
 		request[v1.ResourceMemory] = *resource.NewQuantity(requestMiB*mib, resource.BinarySI)
 	}
-	h.candidates = append(h.candidates, Candidate{UID: uid, Pod: &v1.Pod{
+	h.candidates = append(h.candidates, Candidate{UID: uid, Grace: time.Hour, Pod: &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)},
 		Spec: v1.PodSpec{Priority: &priority, Containers: []v1.Container{
 			{Name: "app", Resources: v1.ResourceRequirements{Requests: request}}}}}})
@@ -79,6 +81,7 @@ func (h *harness) env() *Env {
 		DiskFreedBy: func() time.Time { return h.diskFreedBy },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
+			h.annotated = append(h.annotated, e.Annotations)
 		}, RecordAge: func(s Signal, _ time.Duration) { h.aged = append(h.aged, s) },
 		Hasten: func(uid string, grace time.Duration) {
 			h.hastened = append(h.hastened, fmt.Sprint(uid, " ", grace))
@@ -291,6 +294,11 @@ func TestHardThreshold(t *testing.T) {
 	first := "most 1s The node was low on resource: memory. Threshold quantity: 250Mi, available: " +
 		"249Mi. Container app was using 120Mi, request is 0, has larger consumption of memory. "
 	h.expect("below it", first)
+	want := map[string]string{"starved_resource": "memory", "offending_containers": "app",
+		"offending_containers_usage": "120Mi"}
+	if len(h.annotated) != 1 || !maps.Equal(h.annotated[0], want) {
+		t.Errorf("annotations %v, want %v", h.annotated, want)
+	}
 	if len(h.m.Pressure) != 1 || h.m.Pressure[0] != v1.NodeMemoryPressure {
 		t.Errorf("conditions %v", h.m.Pressure)
 	}
@@ -308,12 +316,19 @@ func TestHardThreshold(t *testing.T) {
 	}
 }
 
-// A soft threshold waits for its grace period, and holds until the minimum reclaim is available.
+// A soft threshold waits for its grace period, and holds until the minimum reclaim is available: an
+// amount, or a share of what there is.
 func TestSoftThreshold(t *testing.T) {
+	for _, least := range []string{"100Mi", "10%"} {
+		testSoftThreshold(t, least)
+	}
+}
+
+func testSoftThreshold(t *testing.T, least string) {
 	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 7,
 		EvictionSoft:            map[string]string{"memory.available": "200Mi"},
 		EvictionSoftGracePeriod: map[string]string{"memory.available": "25s"},
-		EvictionMinimumReclaim:  map[string]string{"memory.available": "100Mi"}})
+		EvictionMinimumReclaim:  map[string]string{"memory.available": least}})
 	h.addPod("a", 0, 0)
 	h.addPod("b", 0, 0)
 	usage := map[string]int64{"a": 100, "b": 50}
@@ -332,8 +347,57 @@ func TestSoftThreshold(t *testing.T) {
 	}
 	h.m.PodEnded("b", h.now)
 	h.addPod("c", 0, 0)
-	if h.observe(300, usage); len(h.evicted) != 2 {
+	if h.observe(301, usage); len(h.evicted) != 2 {
 		t.Errorf("after it: %q", h.evicted)
+	}
+}
+
+// Every signal may have a soft threshold.
+func TestSoftThresholdOfEachSignal(t *testing.T) {
+	for _, signal := range []Signal{NodefsAvailable, NodefsInodesFree, ImagefsAvailable,
+		ImagefsInodesFree, MemoryAvailable, PIDAvailable} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 7,
+			EvictionSoft:            map[string]string{string(signal): "15%"},
+			EvictionSoftGracePeriod: map[string]string{string(signal): "25s"}})
+		h.addPod("a", 0, 0)
+		h.collected, h.reclaimed = true, true
+		for range 3 {
+			h.observeAll(10)
+			h.expect(string(signal) + " before the grace period")
+			h.now = h.now.Add(period)
+		}
+		h.observeAll(10)
+		h.now = h.now.Add(time.Second) // after the removal of images
+		if h.observeAll(10); len(h.evicted) != 1 || !strings.HasPrefix(h.evicted[0], "a 7s") {
+			t.Errorf("%s: evicted %q after the grace period", signal, h.evicted)
+		}
+	}
+}
+
+// observeAll answers all observations that are due, with so much in a hundred available, until
+// nothing is issued.
+func (h *harness) observeAll(percent int64) {
+	h.t.Helper()
+	for issued := h.plan(); len(issued) > 0; issued = h.plan() {
+		for _, eff := range issued {
+			var answer any
+			switch body := eff.Body.(type) {
+			case *world.MeasureFilesystem:
+				answer = &world.FilesystemMeasured{Device: 1, CapacityBytes: 1000 * mib, Inodes: 1000,
+					AvailableBytes: percent * 10 * mib, InodesFree: percent * 10}
+			case *world.MeasureNode:
+				answer = &world.NodeMeasured{MemoryBytes: 1000 * mib, ProcessesMax: 1000,
+					WorkingSetBytes: (100 - percent) * 10 * mib, Processes: 1000 - percent*10}
+			case *runtimeapi.ImageFsInfoRequest:
+				answer = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
+					FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
+			case *world.MeasureTrees:
+				answer = &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(body.Paths))}
+			default:
+				answer = statsOf(nil)
+			}
+			h.complete(eff.Op, answer)
+		}
 	}
 }
 
@@ -554,8 +618,9 @@ func TestMemoryRunsShortDuringAnAttempt(t *testing.T) {
 		h.m.Thresholds[i].Starved = true
 		h.m.Observed[h.m.Thresholds[i].Signal] = Observation{AsOf: h.now}
 	}
-	h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Threshold: slices.IndexFunc(h.m.Thresholds,
-		func(t Threshold) bool { return t.Signal == NodefsAvailable })}
+	h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Candidates: map[string]bool{"a": false},
+		Threshold: slices.IndexFunc(h.m.Thresholds,
+			func(t Threshold) bool { return t.Signal == NodefsAvailable })}
 	issued := h.plan()
 	h.expect("for the disk")
 	if !slices.ContainsFunc(issued, func(e world.Effect) bool {
@@ -597,7 +662,7 @@ func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 		h.addPod("a", 0, 0)
 		h.m.Observed = map[Signal]Observation{NodefsAvailable: {AsOf: h.now}}
 		h.m.Thresholds[0].Starved = true
-		h.m.Attempt = &Attempt{Answered: true, HasTrees: true}
+		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Candidates: map[string]bool{"a": false}}
 		return h
 	}
 	h = attempt()
@@ -663,8 +728,9 @@ func TestCandidatesOfSignal(t *testing.T) {
 			"memory.available": "25%", "nodefs.available": "15%"}})
 		h.addPod("a", 0, 0)
 		h.m.Observed = map[Signal]Observation{signal: {AsOf: h.now}}
-		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Threshold: slices.IndexFunc(
-			h.m.Thresholds, func(t Threshold) bool { return t.Signal == signal })}
+		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Candidates: map[string]bool{"a": false},
+			Threshold: slices.IndexFunc(
+				h.m.Thresholds, func(t Threshold) bool { return t.Signal == signal })}
 		h.m.Thresholds[h.m.Attempt.Threshold].Starved = true
 		env := h.env()
 		env.Candidates = func(forDisk bool) []Candidate {
@@ -820,5 +886,72 @@ func TestUnfinishedTreesOfOnePod(t *testing.T) {
 		unfinished, unfinished}})
 	if one, both := a.Usage["one"].Files, a.Usage["both"].Files; one.Bytes-both.Bytes != 2 {
 		t.Errorf("%+v and %+v", one, both)
+	}
+}
+
+// The victim of a soft threshold that has less time of its own is waited for no longer than that.
+func TestSoftVictimWithAShortGracePeriod(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionMaxPodGracePeriod: 600,
+		EvictionSoft:            map[string]string{"memory.available": "200Mi"},
+		EvictionSoftGracePeriod: map[string]string{"memory.available": "5s"}})
+	h.addPod("a", 0, 0)
+	h.candidates[0].Grace = 5 * time.Second
+	h.observe(150, map[string]int64{"a": 100})
+	h.observe(150, map[string]int64{"a": 100})
+	if v, want := h.m.Victim, h.now.Add(5*time.Second+CleanupMax); v == nil ||
+		!v.Deadline.Equal(want) {
+		t.Errorf("the victim is %+v, want one until %v", v, want)
+	}
+}
+
+// Nothing is known of a pod that has started since the pods were observed: it is no victim.
+func TestPodThatStartsDuringAnAttempt(t *testing.T) {
+	h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+		EvictionHard: map[string]string{"memory.available": "25%"}})
+	h.addPod("old", 0, 0)
+	h.now = h.now.Add(period)
+	var stats world.OpID
+	for _, eff := range h.plan() {
+		h.complete(eff.Op, &world.NodeMeasured{MemoryBytes: 1000 * mib, WorkingSetBytes: 900 * mib})
+	}
+	for _, eff := range h.plan() {
+		stats = eff.Op
+	}
+	h.addPod("new", 0, 0)
+	h.m.Attempt.Candidates["waiting"] = true // its container has started since
+	h.addPod("waiting", 0, 0)
+	h.complete(stats, statsOf(map[string]int64{"old": 1}))
+	if h.plan(); len(h.evicted) != 1 || !strings.HasPrefix(h.evicted[0], "old") {
+		t.Errorf("evicted %q, want the pod that was observed", h.evicted)
+	}
+}
+
+// A pod whose statistics the runtime lacks may have anything in its writable layers: it comes first
+// for their file system, unless nothing of it runs, and for no other one.
+func TestPodWithoutLayerStatistics(t *testing.T) {
+	for _, c := range []struct {
+		signal  Signal
+		devices [2]uint64 // of the node and of the layers
+		idle    bool
+		answer  map[string]int64
+		want    string
+	}{
+		{NodefsAvailable, [2]uint64{1, 1}, false, map[string]int64{"b": 1}, "a"},
+		{NodefsAvailable, [2]uint64{1, 1}, true, map[string]int64{"b": 1}, "b"},
+		{NodefsAvailable, [2]uint64{1, 2}, false, map[string]int64{"b": 1}, "b"},
+		{ImagefsAvailable, [2]uint64{1, 2}, false, map[string]int64{"b": 1}, "a"},
+		{NodefsAvailable, [2]uint64{1, 1}, false, nil, "b"},
+	} {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{EvictionHard: map[string]string{
+			string(c.signal): "15%"}})
+		h.addPod("a", 0, 0)
+		h.addPod("b", 0, 0)
+		h.candidates[0].Idle = c.idle
+		h.m.Nodefs, h.m.Imagefs = c.devices[0], c.devices[1]
+		a := &Attempt{Usage: usageOf(statsOf(c.answer)), Measured: []string{"a", "b"}}
+		a.addTrees(&world.TreesMeasured{Trees: []world.TreeMeasured{{Bytes: 1}, {}, {Bytes: 100}, {}}})
+		if first, _ := h.m.first(a, h.candidates, c.signal); first.UID != c.want {
+			t.Errorf("%+v: %s comes first", c, first.UID)
+		}
 	}
 }

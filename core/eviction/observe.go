@@ -27,6 +27,8 @@ type PodUsage struct {
 	Containers  []ContainerUsage `json:"containers,omitempty"`
 	Layers      DiskUsage        `json:"layers"` // the writable layers of its containers
 	Files       DiskUsage        `json:"files"`  // its logs and directory
+	// LacksStats is set if the runtime has statistics of other pods and not of this one.
+	LacksStats bool `json:"lacksStats,omitempty"`
 }
 
 // DiskUsage is what is used of a file system.
@@ -387,6 +389,7 @@ func (a *Attempt) measureTrees(env *Env) {
 // addTrees adds what was measured to the usage of the pods. A pod counts as larger than all that
 // were measured if one tree of it, or both, could not be finished.
 func (a *Attempt) addTrees(trees *world.TreesMeasured) {
+	hasStats := len(a.Usage) > 0
 	for i, uid := range a.Measured {
 		if len(trees.Trees) < 2*(i+1) {
 			delete(a.Usage, uid)
@@ -394,7 +397,7 @@ func (a *Attempt) addTrees(trees *world.TreesMeasured) {
 		}
 		u := a.Usage[uid]
 		if u == nil {
-			u = &PodUsage{}
+			u = &PodUsage{LacksStats: hasStats}
 			if a.Usage == nil {
 				a.Usage = map[string]*PodUsage{}
 			}

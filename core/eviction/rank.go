@@ -48,8 +48,9 @@ func (m *Manager) rank(c Candidate, usage *PodUsage, signal Signal) ranked {
 	if usage == nil && c.Idle {
 		usage = &PodUsage{} // it has no statistics, as nothing of it runs
 	}
+	hasLayers := signal.isForDisk() && m.isOneDevice(m.sourceOf(signal), sourceContainerfs)
 	switch {
-	case usage == nil:
+	case usage == nil || usage.LacksStats && hasLayers && !c.Idle:
 		r.class, r.excess = classUnknown, math.MaxInt64
 	case signal == PIDAvailable: // no request is exceeded: priorities decide, also of unknown usage
 		r.class, r.excess = classUnknown, usage.Processes

@@ -97,8 +97,9 @@ func TestAgeOfUnmeasuredSignal(t *testing.T) {
 		h.m.Thresholds[i].Starved = true
 	}
 	h.m.Observed = map[Signal]Observation{PIDAvailable: {AsOf: h.now}}
-	h.m.Attempt = &Attempt{Answered: true, Threshold: slices.IndexFunc(h.m.Thresholds,
-		func(t Threshold) bool { return t.Signal == PIDAvailable })}
+	h.m.Attempt = &Attempt{Answered: true, Candidates: map[string]bool{"a": false}}
+	h.m.Attempt.Threshold = slices.IndexFunc(h.m.Thresholds,
+		func(t Threshold) bool { return t.Signal == PIDAvailable })
 	h.now = h.now.Add(time.Second)
 	env, ages := h.env(), map[Signal]time.Duration{}
 	env.RecordAge = func(s Signal, age time.Duration) { ages[s] = age }

@@ -19,7 +19,7 @@ import (
 // It reports whether there are any.
 func (p *Pod) CollectRuns() bool {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
-	p.CollectsLeft = len(p.Containers)
+	p.noteRunsLeft()
 	return p.CollectsRuns
 }
 
@@ -63,21 +63,24 @@ func (p *Pod) IsCollecting() bool {
 	})
 }
 
-// EndCollection notes how many runs are left, and reports whether the removal that CollectRuns has
-// asked for has just ended.
-func (p *Pod) EndCollection() bool {
-	p.CollectsLeft = 0
-	if p.WantsRunsRemoved() {
-		p.CollectsLeft = len(p.Containers)
-	}
+// NoteCollected is called after the pod was planned. It reports whether a run was removed for the
+// space since the last plan, and whether the removal that CollectRuns has asked for has just ended.
+func (p *Pod) NoteCollected() (removed, ended bool) {
 	if !p.CollectsRuns {
-		return false
+		return false, false
 	}
-	ended := p.IsCollected()
+	removed, ended = len(p.Containers) < p.CollectsLeft, p.IsCollected()
 	if ended {
 		p.CollectsRuns = false
 	}
-	return ended
+	p.noteRunsLeft()
+	return removed, ended
+}
+
+func (p *Pod) noteRunsLeft() {
+	if p.CollectsLeft = 0; p.CollectsRuns {
+		p.CollectsLeft = len(p.Containers)
+	}
 }
 
 // removeCollected removes the containers whose removal is wanted. Of a pod that was evicted or

@@ -251,7 +251,7 @@ func (p *Pod) newRun(container *v1.Container, node *Node) Container {
 	run := Container{
 		Name: container.Name, SandboxID: p.CurrentSandbox().ID, State: Created,
 		Run: criconfig.Run{
-			Hash: containerHash(container), Grace: p.gracePeriod(),
+			Hash: containerHash(container), Grace: p.GracePeriod(),
 			Backoff: p.nextBackoff(container.Name, node.BackoffMax), Ports: container.Ports,
 			SidecarOrder: p.sidecarOrder(container.Name), Round: p.Round.Number,
 		},

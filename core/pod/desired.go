@@ -46,12 +46,12 @@ func (p *Pod) UpdateObject(spec *v1.Pod, now time.Time) bool {
 func (p *Pod) applyAPITermination(now time.Time) {
 	if phase := p.Spec.Status.Phase; IsTerminal(phase) {
 		p.Status.Phase = phase // a phase of this agent that was not reported in time does not count
-		p.startTermination(Termination{Reason: "TerminalPhase", Grace: p.gracePeriod()}, now)
+		p.startTermination(Termination{Reason: "TerminalPhase", Grace: p.GracePeriod()}, now)
 	}
 	if p.Spec.DeletionTimestamp == nil {
 		return
 	}
-	grace := p.gracePeriod()
+	grace := p.GracePeriod()
 	if s := p.Spec.DeletionGracePeriodSeconds; s != nil {
 		grace = max(seconds(*s), deletionGraceMin)
 	}
@@ -85,7 +85,7 @@ const orphanGrace = time.Second
 // ClearDesired marks the pod as no longer desired by any source, and starts its termination.
 func (p *Pod) ClearDesired(now time.Time) {
 	p.NoLongerDesired, p.Replacement = true, nil
-	grace := p.gracePeriod()
+	grace := p.GracePeriod()
 	if p.Spec == nil {
 		grace = min(grace, orphanGrace)
 	}
@@ -95,14 +95,14 @@ func (p *Pod) ClearDesired(now time.Time) {
 // Preempt terminates the pod for good, to free its resources for a critical pod.
 func (p *Pod) Preempt(now time.Time) {
 	p.startTermination(Termination{Reason: admission.PreemptedReason,
-		Message: admission.PreemptedMessage, Phase: v1.PodFailed, Grace: p.gracePeriod()}, now)
+		Message: admission.PreemptedMessage, Phase: v1.PodFailed, Grace: p.GracePeriod()}, now)
 }
 
 // ShutDown ends the pod because the machine shuts down, within the period of its group. A pod that
 // is ending already is hastened.
 func (p *Pod) ShutDown(period time.Duration, now time.Time) {
 	p.endForNode(Termination{Reason: shutdown.Reason, Message: shutdown.Message,
-		Phase: v1.PodFailed, Grace: min(p.gracePeriod(), period)}, now)
+		Phase: v1.PodFailed, Grace: min(p.GracePeriod(), period)}, now)
 }
 
 // endForNode ends the pod for the sake of the node, its disks included. One that is being deleted
@@ -143,7 +143,7 @@ func (p *Pod) runAgain() {
 // pkg/kubelet/pod_workers.go).
 func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
-		UnderPressure: true, Grace: min(p.gracePeriod(), grace)}
+		UnderPressure: true, Grace: min(p.GracePeriod(), grace)}
 	p.endForNode(end, now)
 	p.Termination.UnderPressure = true
 }

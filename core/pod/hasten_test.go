@@ -21,6 +21,18 @@ func TestLostStopOfHastenedPod(t *testing.T) {
 	}
 }
 
+// A stop that is lost is requested again once its time has passed, also if the pod was hastened just
+// before that.
+func TestStopLostBeforeItsTime(t *testing.T) {
+	p := notDesired(runningPod(func(*v1.Container) {}))
+	newHarness(t, p).planAt(0)
+	p.Evict("low", time.Second, t0.Add(29500*time.Millisecond))
+	newHarness(t, p).planAt(29500 * time.Millisecond).expectNoCall("StopContainer")
+	if got := stopTimeout(newHarness(t, p).planAt(31 * time.Second)); got != 2 {
+		t.Errorf("it has %d s, want 2", got)
+	}
+}
+
 // A container whose stop begins long after the end of its pod, which was hastened since, has no
 // longer than the pod was hastened to.
 func TestLateStopOfHastenedPod(t *testing.T) {

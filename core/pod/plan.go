@@ -201,13 +201,13 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	}
 	if p.hasCompleted() {
 		p.startTermination(Termination{Reason: "Completed", Phase: p.TerminalPhase(),
-			Grace: p.gracePeriod()}, env.Effects.Now())
+			Grace: p.GracePeriod()}, env.Effects.Now())
 		return
 	}
 	if p.isPastActiveDeadline(w) && !p.HasUnknownExits() { // the pod may have completed before
 		p.recordEvent(env, "", normal, reasonDeadline, messageDeadline)
 		p.startTermination(Termination{Reason: reasonDeadline, Message: messageDeadline,
-			Phase: v1.PodFailed, Grace: p.gracePeriod()}, env.Effects.Now())
+			Phase: v1.PodFailed, Grace: p.GracePeriod()}, env.Effects.Now())
 		return
 	}
 	sandbox := p.CurrentSandbox()
@@ -347,7 +347,7 @@ func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 		case p.specContainer(c.Name) != nil && !p.matchesSpec(c):
 			reason = stopReasonChanged
 		}
-		p.stopContainer(c, p.gracePeriod(), reason, env, w)
+		p.stopContainer(c, p.GracePeriod(), reason, env, w)
 	}
 	return found
 }

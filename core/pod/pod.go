@@ -232,10 +232,10 @@ func (p *Pod) IsStatic() bool {
 // graceMaxSeconds is the longest grace period that the runtime and the annotations can hold.
 const graceMaxSeconds = math.MaxInt32
 
-// gracePeriod returns how long the pod's containers have to stop: terminationGracePeriodSeconds of
+// GracePeriod returns how long the pod's containers have to stop: terminationGracePeriodSeconds of
 // the spec, or while no source has listed the pod the longest grace period that its containers were
 // created with.
-func (p *Pod) gracePeriod() time.Duration {
+func (p *Pod) GracePeriod() time.Duration {
 	if p.Spec != nil && p.Spec.Spec.TerminationGracePeriodSeconds != nil {
 		return seconds(*p.Spec.Spec.TerminationGracePeriodSeconds)
 	}

@@ -240,7 +240,7 @@ func TestGracePeriodIsClamped(t *testing.T) {
 	pod := spec(v1.RestartPolicyAlways, "", "web")
 	endless := int64(math.MaxInt64)
 	pod.Spec.TerminationGracePeriodSeconds = &endless
-	if got := podWith(pod).gracePeriod(); got != graceMaxSeconds*time.Second {
+	if got := podWith(pod).GracePeriod(); got != graceMaxSeconds*time.Second {
 		t.Errorf("grace %v", got)
 	}
 }

@@ -203,7 +203,7 @@ func (p *Pod) unhealthyReason(c *Container, container *v1.Container) (string, ti
 		if spec == nil || c.probeResult(kind) != probe.Failure {
 			continue
 		}
-		grace := p.gracePeriod()
+		grace := p.GracePeriod()
 		if spec.TerminationGracePeriodSeconds != nil { // KEP-2238
 			grace = seconds(*spec.TerminationGracePeriodSeconds)
 		}
@@ -217,7 +217,7 @@ func (p *Pod) unhealthyReason(c *Container, container *v1.Container) (string, ti
 		return reason, grace
 	}
 	if c.PostStart.Failure != "" {
-		return stopReasonPostStartHook, p.gracePeriod()
+		return stopReasonPostStartHook, p.GracePeriod()
 	}
 	return "", 0
 }

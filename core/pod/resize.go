@@ -511,7 +511,7 @@ func (p *Pod) updateContainers(env *Env, w *wakeTimer) bool {
 			}
 			want, last := allocation.AmountsOf(p.Spec, container), c.Actuation.Last
 			if last != nil && allocation.MustRestart(container, *last, want) {
-				p.stopContainer(c, p.gracePeriod(), stopReasonResize, env, w)
+				p.stopContainer(c, p.GracePeriod(), stopReasonResize, env, w)
 				return
 			}
 			if lowers := last == nil || last.Max(want) != want; lowers == shrinking {

@@ -17,6 +17,7 @@ type Stop struct {
 	PreStop   Hook          `json:"preStop"`
 	InOrder   bool          `json:"inOrder,omitempty"`   // of a sidecar that is stopped with its pod
 	KillAfter time.Duration `json:"killAfter,omitempty"` // from TERM to KILL; zero before TERM
+	Requested time.Duration `json:"requested,omitempty"` // KillAfter of the last request
 }
 
 // The reasons of stops, as the Killing event has them. A stop without a reason has the kubelet's
@@ -101,11 +102,11 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 // shortenStop shortens the time from TERM to KILL, for the next request, and if replace is set also
 // for the one in flight: of several the one with the shortest timeout decides.
 func (c *Container) shortenStop(left time.Duration, replace bool, env *Env) {
-	if c.Stop.KillAfter <= left {
-		return
+	if c.Stop.KillAfter == 0 {
+		return // none was issued
 	}
-	c.Stop.KillAfter = left
-	if replace && c.Op != 0 && c.Stopping {
+	c.Stop.KillAfter = min(c.Stop.KillAfter, left)
+	if replace && c.Op != 0 && c.Stopping && c.Stop.Requested > left {
 		env.Effects.Cancel(c.Op)
 		c.Op = 0
 	}
@@ -124,7 +125,7 @@ func (p *Pod) issueStop(c *Container, env *Env, w *wakeTimer) {
 			s.KillAfter = min(s.KillAfter, hastened)
 		}
 	}
-	c.Stopping = true
+	c.Stopping, s.Requested = true, s.KillAfter
 	c.Op = env.Effects.Issue(p.Key(), c.ID, s.KillAfter+env.Node.RuntimeTimeout,
 		&runtimeapi.StopContainerRequest{
 			ContainerId: c.ID, Timeout: int64((s.KillAfter + time.Second - 1) / time.Second),
@@ -186,7 +187,7 @@ func (p *Pod) graceOf(c *Container, now time.Time) time.Duration {
 	t := &p.Termination
 	switch {
 	case p.Stage == Syncing:
-		return p.gracePeriod()
+		return p.GracePeriod()
 	case t.Hastened == 0:
 		return t.Grace
 	}

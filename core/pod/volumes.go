@@ -159,7 +159,7 @@ func (p *Pod) evictOverLimit(env *Env) bool {
 		return false
 	}
 	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
-		Grace: min(p.gracePeriod(), evictionGrace)}
+		Grace: min(p.GracePeriod(), evictionGrace)}
 	if t := &p.Termination; p.Stage != Syncing && !t.Since.Add(t.Grace).After(now.Add(end.Grace)) {
 		return false
 	}

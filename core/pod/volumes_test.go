@@ -146,7 +146,7 @@ func TestLimitsWhileContainersAreStopped(t *testing.T) {
 		c.SandboxID, c.Hash = "s", "another"
 		p.addContainer(c)
 		if isDeleted {
-			p.startTermination(Termination{Reason: reasonDeleted, Grace: p.gracePeriod()}, t0)
+			p.startTermination(Termination{Reason: reasonDeleted, Grace: p.GracePeriod()}, t0)
 		}
 		r := newHarness(t, p).planAt(0)
 		if got := stopTimeout(r); got != 100_000 {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type fakeRuntime struct {
 	stream func(grpc.ServerStream) error // replaces handle, if set
 	// moreSandboxes is how many serveContainers lists beside three.
 	moreSandboxes int
+	away          atomic.Bool // serveContainers lists none
 	server        *grpc.Server
 	served        sync.WaitGroup
 }

@@ -81,27 +81,35 @@ func (c listClient) ListContainers(ctx context.Context, m *runtimeapi.ListContai
 
 // ListPodSandboxStats implements runtimeapi.RuntimeServiceClient. The list as a whole fails if the
 // stats of one sandbox cannot be read (containerd joins the errors), which the author of a pod can
-// bring about. So after any failure that is not the runtime's own the stats of each sandbox are
-// requested, and those that fail, or that there is no time for, are left out.
+// bring about. So after a failure the stats of each sandbox are requested, and those that fail, or
+// that there is no time for, are left out. The code of an error does not tell whether it is of the
+// runtime or of the shim of one sandbox.
 func (c listClient) ListPodSandboxStats(ctx context.Context,
 	m *runtimeapi.ListPodSandboxStatsRequest, opts ...grpc.CallOption) (
 	*runtimeapi.ListPodSandboxStatsResponse, error) {
 	list := c.RuntimeServiceClient.ListPodSandboxStats
 	whole, err := listWhole(ctx, list, m, longList(opts)...)
-	if err == nil || m.Filter != nil || isOfRuntime(err) || ctx.Err() != nil {
+	if err == nil || m.Filter != nil || ctx.Err() != nil {
 		return whole, err
 	}
+	var mayBeAway atomic.Bool // the runtime, or the shim of a sandbox
 	parts, failure := listEachSandbox(ctx, c, sandboxStatsMax,
 		func(ctx context.Context, id string) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 			within, cancel := context.WithDeadline(ctx, statsDeadline(ctx))
 			defer cancel()
 			part, err := list(within, &runtimeapi.ListPodSandboxStatsRequest{
 				Filter: &runtimeapi.PodSandboxStatsFilter{Id: id}}, longList(opts)...)
-			if err != nil && !isOfRuntime(err) && ctx.Err() == nil {
+			if err != nil && ctx.Err() == nil {
+				if status.Code(err) == codes.Unavailable {
+					mayBeAway.Store(true)
+				}
 				return nil, nil // the other pods have stats
 			}
 			return part, err
 		})
+	if failure == nil && mayBeAway.Load() {
+		_, failure = c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	}
 	isAnswer := func(part *runtimeapi.ListPodSandboxStatsResponse) bool { return part != nil }
 	if failure == nil && !slices.ContainsFunc(parts, isAnswer) {
 		failure = err
@@ -134,15 +142,6 @@ func listWhole[Request, Response any](ctx context.Context,
 		ctx = within
 	}
 	return list(ctx, m, opts...)
-}
-
-// isOfRuntime reports whether an error says that the runtime as a whole cannot answer.
-func isOfRuntime(err error) bool {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.Unimplemented, codes.Canceled:
-		return true
-	}
-	return false
 }
 
 // ListPodSandboxMetrics implements runtimeapi.RuntimeServiceClient. Its request has no filter, so a

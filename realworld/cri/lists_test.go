@@ -23,6 +23,9 @@ import (
 func (r *fakeRuntime) serveContainers(fail error) {
 	r.stream = func(stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
+		if r.away.Load() {
+			return errRuntimeWent
+		}
 		if strings.HasSuffix(method, "/ListPodSandbox") {
 			list := &runtimeapi.ListPodSandboxResponse{}
 			for i := range 3 + r.moreSandboxes {
@@ -191,8 +194,11 @@ func (r *fakeRuntime) serveStats(wait func(ctx context.Context, id string) error
 	}
 }
 
+// errRuntimeWent is the error of a runtime that answers nothing from then on.
+var errRuntimeWent = status.Error(codes.Unavailable, "the runtime went")
+
 // The stats of one sandbox that cannot be read fail the list of all, and are left out. A runtime
-// that answers for no sandbox, or is away, has no stats.
+// that answers for no sandbox, or goes away, has no stats.
 func TestStatsOfOneSandboxThatFail(t *testing.T) {
 	joined := status.Error(codes.Unknown, "failed to decode metrics of sandbox 1")
 	for _, c := range []struct {
@@ -203,15 +209,19 @@ func TestStatsOfOneSandboxThatFail(t *testing.T) {
 	}{
 		{"one", joined, map[string]error{"1": joined}, "0 2"},
 		{"all", joined, map[string]error{"0": joined, "1": joined, "2": joined}, "Internal"},
-		{"the runtime went", joined, map[string]error{"2": status.Error(codes.Unavailable, "x")},
-			"Unavailable"},
-		{"the runtime is away", status.Error(codes.Unavailable, "x"), nil, "Unavailable"},
+		{"a shim went", joined, map[string]error{"2": status.Error(codes.Unavailable, "x")}, "0 1"},
+		{"a shim has none", status.Error(codes.Unimplemented, "x"),
+			map[string]error{"1": status.Error(codes.Unimplemented, "x")}, "0 2"},
+		{"the runtime went", joined, map[string]error{"2": errRuntimeWent}, "Unavailable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRuntime(t)
 			r.serveStats(func(_ context.Context, id string) error {
 				if id == "" {
 					return c.whole
+				}
+				if c.parts[id] == errRuntimeWent {
+					r.away.Store(true)
 				}
 				return c.parts[id]
 			})

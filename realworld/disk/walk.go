@@ -52,6 +52,7 @@ type level struct {
 	bytes int      // that it holds, without names
 	id    fileID
 	names []string // read and not visited yet
+	array int      // bytes of their array, which is held until all of them are visited
 	ended bool     // all names have been read
 }
 
@@ -173,10 +174,7 @@ func (w *walker) step() error {
 	if len(l.names) == 0 {
 		return w.readNames(l)
 	}
-	name := l.names[0]
-	l.names = l.names[1:]
-	w.looked++
-	w.held -= nameBytes + len(name)
+	name := w.nextName(l)
 	if err := w.ctx.Err(); err != nil {
 		return fmt.Errorf("gave up at %s: %w", joinPath(l.dir.Name(), name), err)
 	}
@@ -191,6 +189,20 @@ func (w *walker) step() error {
 		return err
 	}
 	return w.enter(child)
+}
+
+// nextName takes the next name of a directory, which is not held any more.
+func (w *walker) nextName(l *level) string {
+	name := l.names[0]
+	l.names[0] = "" // the array is held
+	l.names = l.names[1:]
+	w.held -= len(name)
+	if len(l.names) == 0 {
+		w.held -= l.array
+		l.names, l.array = nil, 0
+	}
+	w.looked++
+	return name
 }
 
 // enter visits a file, or goes down to a directory.
@@ -301,9 +313,10 @@ func (w *walker) readNames(l *level) error {
 		return err
 	}
 	l.names = append(l.names, names...)
-	size := 0
+	size := nameBytes * len(names)
+	l.array += size
 	for _, name := range names {
-		size += nameBytes + len(name)
+		size += len(name)
 	}
 	return w.hold(size)
 }

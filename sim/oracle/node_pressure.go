@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -257,7 +258,7 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 	}
 	its := rankOf(p, usage, of.resource)
 	for _, q := range m.podsInOrder {
-		if q == p || !n.isCertainCandidate(m, q) {
+		if q == p || !n.isCertainCandidate(m, q) || !q.ranBefore(n.usageAskedAt) {
 			continue
 		}
 		if mine := rankOf(q, usage, of.resource); mine.isBefore(its) {
@@ -282,6 +283,13 @@ func (n *pressureModel) isCertainCandidate(m *model, p *pod) bool {
 		}
 	}
 	return false
+}
+
+// ranBefore reports whether a container of the pod runs that the agent knew of at a time.
+func (p *pod) ranBefore(at time.Time) bool {
+	return slices.ContainsFunc(p.containers, func(c *container) bool {
+		return c.state == running && c.startedAt.Add(usageNoticeBound).Before(at)
+	})
 }
 
 // rank is what a pod is ranked by. The lowest class comes first, then the lowest priority, then the

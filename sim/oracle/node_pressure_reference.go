@@ -176,6 +176,8 @@ type podUsage struct {
 	memoryBytes, processes  int64
 	diskBytes, inodes       int64 // of its logs and directory
 	layerBytes, layerInodes int64 // of the writable layers of its containers
+	// lacksStats is set if the runtime has statistics of others and not of this one.
+	lacksStats bool
 }
 
 // since returns the observation if it was asked for at a time or later. Otherwise it returns nil:
@@ -195,7 +197,9 @@ func (u *usageSample) withLayers(layers *usageSample) *usageSample {
 	}
 	sum := &usageSample{askedAt: u.askedAt, stale: layers.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range sum.pods { //ordered: each alone
-		p.layerBytes, p.layerInodes = layers.pods[uid].layerBytes, layers.pods[uid].layerInodes
+		its, hasStats := layers.pods[uid]
+		p.layerBytes, p.layerInodes = its.layerBytes, its.layerInodes
+		p.lacksStats = !hasStats && len(layers.pods) > 0
 		sum.pods[uid] = p
 	}
 	return sum
@@ -209,6 +213,10 @@ func (u *usageSample) on(m *model, source string) *usageSample {
 	}
 	its := &usageSample{askedAt: u.askedAt, stale: u.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range its.pods { //ordered: each alone
+		if p.lacksStats && m.hasLayers(source) { // it may have anything in its layers
+			delete(its.pods, uid)
+			continue
+		}
 		if !m.hasPodFiles(source) {
 			p.diskBytes, p.inodes = 0, 0
 		}
@@ -475,7 +483,8 @@ func (n *pressureModel) addSample(m *model, now time.Time, asked *askedUsage) {
 		return t.starved && t.source == asked.source
 	})
 	if before != nil && before.starved && !before.used &&
-		!before.askedAt.Before(n.victimFreedAt(m, asked.source)) {
+		(!before.askedAt.Before(n.victimFreedAt(m, asked.source)) ||
+			n.victim != nil && !before.askedAt.Before(n.victimDeadline)) {
 		s.starvedSince = before.starvedSince
 	}
 	n.samples[asked.source] = s
