@@ -21,8 +21,8 @@ func TestLostStopOfHastenedPod(t *testing.T) {
 	}
 }
 
-// A stop that is lost is requested again once its time has passed, also if the pod was hastened just
-// before that.
+// A stop that is lost is requested again once its time has passed, also if the pod was hastened
+// just before that.
 func TestStopLostBeforeItsTime(t *testing.T) {
 	p := notDesired(runningPod(func(*v1.Container) {}))
 	newHarness(t, p).planAt(0)
