@@ -2319,6 +2319,21 @@ var mutants = []mutant{
 		scenario: "inode-storm", seeds: "1-300",
 	},
 	{
+		name:     "a pod without statistics has written nothing to its layers",
+		file:     "core/eviction/rank.go",
+		old:      "usage.LacksStats && hasLayers &&",
+		new:      "usage.LacksStats && !hasLayers &&",
+		scenario: "disk-split", seeds: "185-204",
+	},
+	{
+		name: "the soft threshold of a file system evicts no pod",
+		file: "core/eviction/observe.go",
+		old:  "t.Starved = now.Sub(t.MetSince) >= t.Grace",
+		new: "t.Starved = now.Sub(t.MetSince) >= t.Grace &&\n" +
+			"				(t.Grace == 0 || t.Signal.condition() == v1.NodeMemoryPressure)",
+		scenario: "disk-full", seeds: "40-60",
+	},
+	{
 		name:     "a victim of a soft threshold has five minutes",
 		file:     "core/eviction/eviction.go",
 		old:      "e.Grace = max(min(m.GraceMax, c.Grace), immediateGrace)",

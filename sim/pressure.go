@@ -18,7 +18,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// pressureSignals are the signals that the agent observes.
+// pressureSignals are the signals of the configuration that the simulated node has. The memory of
+// all pods is observed besides.
 var pressureSignals = []string{"memory.available", "pid.available", "nodefs.available",
 	"nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree"}
 

@@ -40,6 +40,9 @@ func (r *run) openFaultWindow(w *plan.FaultWindow) {
 		switched(func() { r.runtime.SetReady(false) }, func() { r.runtime.SetReady(true) })
 	case plan.FaultStaleStats:
 		switched(func() { r.runtime.SetStaleStats(true) }, func() { r.runtime.SetStaleStats(false) })
+	case plan.FaultMissingStats:
+		switched(func() { r.runtime.SetMissingStats(true) },
+			func() { r.runtime.SetMissingStats(false) })
 	case plan.FaultAgentStalls:
 		r.stallAgent(time.Duration(w.For))
 	case plan.FaultAPIDown, plan.FaultAPIPartition, plan.FaultAPIUnauthorized:

@@ -55,7 +55,8 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 	source := slices.IndexFunc(m.Sources[:], func(s Source) bool { return s.Op == id })
 	m.Sources[source].Op = 0
 	if m.InfoAsked && source == sourceImagefs {
-		return m.handleInfo(ev, env)
+		m.handleInfo(ev, env)
+		return false
 	}
 	if ev.Err != nil {
 		m.noteFailure(source, ev, env)
@@ -74,7 +75,7 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 
 // handleInfo handles where the runtime has its images, which is measured at once then. If it does
 // not answer, what it has said before counts.
-func (m *Manager) handleInfo(ev world.Event, env *Env) bool {
+func (m *Manager) handleInfo(ev world.Event, env *Env) {
 	m.InfoAsked = false
 	if ev.Err != nil {
 		m.noteFailure(sourceImagefs, ev, env)
@@ -84,7 +85,6 @@ func (m *Manager) handleInfo(ev world.Event, env *Env) bool {
 	if m.ImagePath != "" {
 		m.Sources[sourceImagefs].NextAt = ev.Time
 	}
-	return false
 }
 
 // noteFailure notes that a source could not be observed. If its path does not exist, the runtime is
@@ -280,7 +280,8 @@ func (m *Manager) isAnyStarved(isOfKind func(Signal) bool) bool {
 	})
 }
 
-// lacksMemory reports whether a threshold of memory is starved.
+// lacksMemory reports whether a threshold of memory is met for its grace period by an observation
+// that counts.
 func (m *Manager) lacksMemory() bool {
 	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
 		return t.Signal.condition() == v1.NodeMemoryPressure && m.isStarved(&t)

@@ -34,7 +34,7 @@ var Owner = timer.Key{Component: "imagegc"}
 const (
 	period         = 5 * time.Minute // ImageGCPeriod of the kubelet
 	retryDelay     = 10 * time.Second
-	callTimeout    = 2 * time.Minute
+	callTimeout    = 2 * time.Minute // runtimeRequestTimeout of the kubelet, by default
 	measureTimeout = 30 * time.Second
 )
 
@@ -133,7 +133,7 @@ func (c *Collector) Plan(env *Env) time.Time {
 		case !env.Ready && now.Before(c.DetectAt):
 			return timer.Soonest(c.DetectAt, now.Add(retryDelay))
 		}
-		c.Round = &Round{StartedAt: now, WantedAt: c.UnusedWantedAt, DetectsOnly: !env.Ready,
+		c.Round = &Round{WantedAt: c.UnusedWantedAt, DetectsOnly: !env.Ready,
 			All: env.Ready && c.isUnusedWanted()}
 		c.DetectAt = now.Add(retryDelay)
 	}

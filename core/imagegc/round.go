@@ -24,9 +24,8 @@ const (
 
 // Round is one collection.
 type Round struct {
-	StartedAt time.Time `json:"startedAt"`
-	All       bool      `json:"all,omitempty"` // everything unused is removed
-	WantedAt  time.Time `json:"wantedAt"`      // the request that this round satisfies
+	All      bool      `json:"all,omitempty"` // all unused images of the least age are removed
+	WantedAt time.Time `json:"wantedAt"`      // the request that this round satisfies
 	// DetectsOnly is set if nothing may be removed yet: the images are detected, so that an eviction
 	// can remove them once they were known for the minimum age.
 	DetectsOnly bool `json:"detectsOnly,omitempty"`

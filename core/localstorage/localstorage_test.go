@@ -130,6 +130,17 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// What was in a layer and is in a log now counts once.
+func TestWhatMovesCountsOnce(t *testing.T) {
+	pod, u := newPod([]v1.Container{container("app", "1Ki")}), &Usage{}
+	pass(t, u, pod, t0, map[string]world.Event{"/logs/u1/app": tree(0), "app-id": layer(600)})
+	pass(t, u, pod, t0.Add(containersPeriod), map[string]world.Event{"/logs/u1/app": tree(600),
+		"app-id": layer(0)})
+	if got := u.Message(pod.Spec); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
 // Writable layers that are in the file system of the images count for the pod, not for a container.
 func TestLayersApart(t *testing.T) {
 	pod := newPod([]v1.Container{container("app", "1Ki"), container("other", "1Ki")})

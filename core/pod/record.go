@@ -32,7 +32,7 @@ type Record struct {
 
 	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
 	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
-	// WritesReported is set if that is not older than Pod.Reported.
+	// WritesReported is set if Writing was made after Pod.Reported, which its record then has.
 	WritesReported bool `json:"writesReported,omitempty"`
 
 	DirMissing bool      `json:"dirMissing,omitempty"` // the pod's directory did not exist

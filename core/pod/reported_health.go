@@ -46,11 +46,15 @@ func (p *Pod) ObserveReported(status *v1.PodStatus) bool {
 	}
 	p.keepNewerReports()
 	p.Reported.LostAt = time.Time{} // the containers are probed since
-	p.Reported.Containers = slices.DeleteFunc(p.Reported.Containers, func(r ContainerRecord) bool {
+	var adopted []ContainerRecord
+	for _, r := range p.Reported.Containers {
 		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == r.ID })
-		return !p.adoptHealth(&p.Containers[i], p.persistedContainer(r.ID))
-	})
-	changed := len(p.Reported.Containers) > 0
+		if p.adoptHealth(&p.Containers[i], p.persistedContainer(r.ID)) {
+			adopted = append(adopted, r)
+		}
+	}
+	p.Reported.Containers = adopted
+	changed := len(adopted) > 0
 	if changed {
 		p.Record.WritesReported = false
 	} else {

@@ -52,15 +52,16 @@ func (c *Container) killingMessage(role Role) string {
 	return "Container " + c.Name + " " + reason
 }
 
-// killAfterMin is the least time between TERM and KILL, when the preStop hook or the wait for other
-// containers has used up the grace period.
+// killAfterMin is the least time between TERM and KILL, however short the grace period or what is
+// left of it (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_manager.go).
 const killAfterMin = 2 * time.Second
 
 // stopContainer stops a container, as far as that is possible now: it starts the stop, runs the
 // preStop hook, and issues StopContainer.
 //
 // A StopContainer request that has failed or timed out is repeated with the same timeout: the first
-// request may not have sent TERM, and a container always gets its whole grace period.
+// request may not have sent TERM, and the container would have less than its grace period, or than
+// what a hastened end leaves of it.
 func (p *Pod) stopContainer(c *Container, grace time.Duration, reason string, env *Env,
 	w *wakeTimer) {
 	if p.beginStop(c, grace, reason, env, w) && !p.runPreStopHook(c, env, w) {
@@ -151,7 +152,8 @@ func (c *Container) usedGrace(now time.Time) time.Duration {
 // is used up waits for no other container (waitForTurn in kuberuntime_termination_order.go). It
 // reports whether any container is still live.
 func (p *Pod) stopAllContainers(env *Env, w *wakeTimer) bool {
-	reason := ""
+	const reason = "" // the general message
+
 	next := (*Container)(nil) // the sidecar to stop next, or an app container that is still live
 	for i := range p.Containers {
 		c := &p.Containers[i]

@@ -398,6 +398,35 @@ func TestCancellationWhileReleasing(t *testing.T) {
 	h.expect("DelayShutdown", 0)
 }
 
+// Failures to release the lock do not delay the release in the next shutdown.
+func TestReleaseAfterFailuresOfBefore(t *testing.T) {
+	h := newHarness(t)
+	h.bootWithLock()
+	h.pods = [][]string{nil, nil}
+	release := func() {
+		t.Helper()
+		until := int(h.now.Sub(t0)/time.Second) + 30
+		h.announce(false)
+		h.expect("WriteFile", until)
+		h.complete("WriteFile", &world.Done{}, "")
+		h.expect("WriteFile", until)
+		h.complete("WriteFile", &world.Done{}, "")
+		h.expect("PermitShutdown", 0)
+	}
+	release()
+	for range 4 {
+		h.complete("PermitShutdown", nil, world.KindInternal)
+		h.plan()
+		h.wait(8)
+		h.expect("PermitShutdown", 0)
+	}
+	h.complete("PermitShutdown", nil, world.KindInternal)
+	h.plan()
+	h.announce(true)
+	h.plan()
+	release()
+}
+
 // A cancellation that was missed is noticed, since logind gives the lock again.
 func TestMissedCancellation(t *testing.T) {
 	h := newHarness(t)

@@ -167,7 +167,7 @@ func (w *window) applies(call string) bool {
 		return call == "RunPodSandbox" // which the runtime refuses
 	case plan.FaultStaleStats:
 		return call == "ListPodSandboxStats"
-	case plan.FaultRuntimeNotReady, plan.FaultPathHangs:
+	case plan.FaultRuntimeNotReady, plan.FaultPathHangs, plan.FaultMissingStats:
 		return false
 	case plan.FaultAgentStalls:
 		return true // no response is handled before the end

@@ -24,9 +24,9 @@ type nodePressure struct{}
 func (*nodePressure) describe() Entry {
 	return Entry{"node-pressure", "A pod is evicted for the node only if a threshold was met for " +
 		"its grace period by an observation that is newer than the end of the last victim; it is the " +
-		"pod that ranks first, and one for each observation. A hard threshold leads to a victim in " +
-		"time, also while the victim of a soft one ends, which then has no time left. No container of " +
-		"a victim has longer to end than the threshold leaves it. A pressure " +
+		"pod that ranks first, and one for each observation. A threshold leads to a victim in time, a " +
+		"hard one also while the victim of a soft one ends, which then has no time left. No container " +
+		"of a victim has longer to end than the threshold leaves it. A pressure " +
 		"condition is true from the first observation until the transition period has passed since " +
 		"the last one; the time in which its signal cannot be observed does not count."}
 }
@@ -34,8 +34,9 @@ func (*nodePressure) describe() Entry {
 const (
 	// lowPrefix begins the message of an eviction for the node.
 	lowPrefix = "The node was low on resource: "
-	// starvationBound is how long a hard threshold may be met, without a victim that ends: two
-	// observations with their timeouts, of which the first may come just before, and a relist.
+	// starvationBound is how long a threshold may be met beyond its grace period, without a victim
+	// that ends: two observations with their timeouts, of which the first may come just before, and a
+	// relist.
 	starvationBound = 75 * time.Second
 	// victimEndBound is how much longer than its grace period a victim may take to end until another
 	// pod may be evicted.
@@ -337,7 +338,7 @@ func requestOf(spec *v1.Pod, name v1.ResourceName) int64 {
 	return amount.Value()
 }
 
-// checkServed finds a hard threshold that is met for long without a victim, and a pressure
+// checkServed finds a threshold that is met for long without a victim, and a pressure
 // condition that stays.
 func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	n := &m.pressure
@@ -396,7 +397,7 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 			observed = &filesystem
 		}
 		available, isKnown := availableOf(t.Signal, observed, m.opts.Pressure.PodsMemoryMax)
-		if t.Grace > 0 || !isKnown || available >= t.Amount {
+		if !isKnown || available >= t.Amount {
 			n.starvedSince[i] = time.Time{}
 			continue
 		}
@@ -404,14 +405,15 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 			n.starvedSince[i] = now
 		}
 		since := later(n.starvedSince[i], later(m.agentStartedAt, n.victimFreedAt(m, t.source())))
-		if now.Sub(since) <= starvationBound || !n.victimIsSoft && now.Before(n.victimDeadline) ||
+		victimCounts := !n.victimIsSoft || t.Grace > 0 // a hard threshold hastens that of a soft one
+		if now.Sub(since) <= t.Grace+starvationBound || victimCounts && now.Before(n.victimDeadline) ||
 			m.anyFaultPossible(since, now, pressureCalls...) {
 			continue
 		}
 		for _, p := range m.podsInOrder {
 			if n.isCertainCandidate(m, p) {
-				return findingf("%d of %s are available, below the hard threshold of %d since %s, but no "+
-					"pod is evicted, not even %s", available, t.Signal, t.Amount,
+				return findingf("%d of %s are available, below the threshold of %d for %v since %s, but no "+
+					"pod is evicted, not even %s", available, t.Signal, t.Amount, t.Grace,
 					since.Format(time.TimeOnly), p)
 			}
 		}

@@ -136,7 +136,7 @@ type pressureModel struct {
 	// heldLayers has how many writable layers of removed containers the runtime has not freed yet, by
 	// UID.
 	heldLayers   map[string]int
-	starvedSince []time.Time // in truth, of each hard threshold
+	starvedSince []time.Time // in truth, of each threshold
 	// starvedAt is when an observation of a source last met a threshold for its grace period, also one
 	// of an earlier agent.
 	starvedAt map[string]time.Time

@@ -23,11 +23,11 @@ func (*reclaim) describe() Entry {
 
 const (
 	// reclaimBound is how old the end of a pod must be for its containers to be removed before the
-	// next eviction: a reclaim counts for 20 s, and takes 10 s at most, with what lies between.
-	reclaimBound = 45 * time.Second
+	// next eviction: a reclaim counts for 30 s, and takes 10 s at most, with what lies between.
+	reclaimBound = 55 * time.Second
 	// freeImageBound is how long an image must not have been in use for it to be removed before the
 	// next eviction: a reclaim counts as well while the pods are observed, for up to 35 s.
-	freeImageBound = 90 * time.Second
+	freeImageBound = 100 * time.Second
 	// imageAgeMin is how long the agent must have known an image: imageMinimumGCAge, and a reclaim.
 	imageAgeMin = 2*time.Minute + reclaimBound
 )

@@ -16,7 +16,8 @@ import (
 // nodeShutdown fires when the agent lets the machine go down too early or delays it for nothing,
 // when it asks for a lock that it has or releases one that it has released, when it begins to end a
 // group late, and when it starts a pod that came while the machine shuts down (KEP-2000, KEP-2712).
-// The oracle needless-stop checks the order of the groups, grace-period their grace periods.
+// The oracle needless-stop checks the order of the groups, grace-period that no pod has less than
+// its time, and this one that none has more than that of its group.
 type nodeShutdown struct{}
 
 func (*nodeShutdown) describe() Entry {
@@ -24,7 +25,8 @@ func (*nodeShutdown) describe() Entry {
 		"API server has their final statuses, or each group has had its period, and then at once. " +
 		"The lock is taken once and released once. A group begins to end at once when it is its " +
 		"turn, so that a pod that can end in its time does, and not before the volumes of the pods " +
-		"of the groups before it are unmounted, in their time. No pod that came after the " +
+		"of the groups before it are unmounted, in their time. No pod has longer than its group to " +
+		"end. No pod that came after the " +
 		"announcement is started, and the Node is not ready, with the reason and message of a kubelet."}
 }
 

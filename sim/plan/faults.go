@@ -61,6 +61,7 @@ const (
 	FaultNetworkNotReady FaultClass = "network-not-ready" // as the runtime's status reports
 	FaultRuntimeNotReady FaultClass = "runtime-not-ready" // as the runtime's status reports
 	FaultStaleStats      FaultClass = "stale-stats"       // the runtime's statistics of pods go back
+	FaultMissingStats    FaultClass = "missing-stats"     // the runtime has none of its oldest sandbox
 
 	FaultEventsLost   FaultClass = "events-lost"   // events of the runtime are lost
 	FaultEventsLate   FaultClass = "events-late"   // they are late, and later ones overtake them
@@ -82,7 +83,7 @@ var faultClasses = append([]FaultClass{
 	FaultLatency, FaultSlowPort, FaultErrorBefore, FaultErrorAfter, FaultResponseLost,
 	FaultFileEvents, FaultDiskFull, FaultEventsLost, FaultEventsLate, FaultEventsTwice,
 	FaultStreamBroken, FaultNetworkNotReady, FaultRuntimeNotReady, FaultPathHangs,
-	FaultAgentStalls, FaultStaleStats,
+	FaultAgentStalls, FaultStaleStats, FaultMissingStats,
 }, apiFaultClasses...)
 
 // FaultClasses returns the classes of faults.

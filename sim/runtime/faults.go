@@ -76,6 +76,10 @@ func (r *Runtime) forgetTransitions() {
 // SetStaleStats sets whether the runtime answers with statistics of pods from before the last ones.
 func (r *Runtime) SetStaleStats(areStale bool) { r.statsStale = areStale }
 
+// SetMissingStats sets whether the statistics of the oldest ready sandbox cannot be read, so that
+// they are missing among those of the others.
+func (r *Runtime) SetMissingStats(areMissing bool) { r.statsMissing = areMissing }
+
 // SetReady sets whether the runtime reports RuntimeReady.
 func (r *Runtime) SetReady(isReady bool) { r.unready = !isReady }
 

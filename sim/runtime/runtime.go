@@ -94,6 +94,7 @@ type Runtime struct {
 	networkDown    bool
 	unready        bool
 	statsStale     bool
+	statsMissing   bool                                       // of the oldest ready sandbox
 	statsBefore    [2]*runtimeapi.ListPodSandboxStatsResponse // the last two, the older one first
 	skew           time.Duration                              // error of the runtime's clock
 	events         eventQueue

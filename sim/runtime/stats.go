@@ -102,8 +102,13 @@ func (r *Runtime) sandboxStats() *runtimeapi.ListPodSandboxStatsResponse {
 func (r *Runtime) listSandboxStats() *runtimeapi.ListPodSandboxStatsResponse {
 	response := &runtimeapi.ListPodSandboxStatsResponse{}
 	at := r.now().Add(r.skew).UnixNano()
+	isMissing := r.statsMissing
 	for _, s := range r.sandboxOrder {
 		if s.State != ready {
+			continue
+		}
+		if isMissing {
+			isMissing = false
 			continue
 		}
 		memory, processes := int64(0), int64(0)
