@@ -247,8 +247,12 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 	usage := n.usage.since(answeredAt)
 	if of.resource == resourceStorage || of.resource == resourceInodes {
 		trees, layers := n.trees.since(answeredAt), usage
-		if usage = trees.withLayers(layers); layers == nil && n.usageTries >= usageTriesMax {
-			usage = trees // all requests may have failed
+		switch usage = trees.withLayers(layers); {
+		case usage != nil || n.usageTries < usageTriesMax:
+		case layers == nil:
+			usage = trees // all requests for statistics may have failed
+		default:
+			usage = layers // the last request for the trees has
 		}
 		usage = usage.on(m, of.source)
 	}
