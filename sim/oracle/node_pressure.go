@@ -405,7 +405,7 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 			n.starvedSince[i] = time.Time{}
 			continue
 		}
-		if n.starvedSince[i].IsZero() {
+		if n.starvedSince[i].IsZero() || t.Grace > 0 && m.endsForTheNode(now) {
 			n.starvedSince[i] = now
 		}
 		since := later(n.starvedSince[i], later(m.agentStartedAt, n.victimFreedAt(m, t.source())))
@@ -423,6 +423,15 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 		}
 	}
 	return nil
+}
+
+// endsForTheNode reports whether a pod that was evicted for the node, also by an earlier agent, has
+// its time to end: no other one is evicted for a soft threshold then.
+func (m *model) endsForTheNode(now time.Time) bool {
+	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
+		return !p.pressureEvictedAt.IsZero() && p.liveContainers > 0 &&
+			now.Before(p.pressureEvictedAt.Add(p.minGrace+victimEndBound))
+	})
 }
 
 // checkConditions checks the pressure conditions in a patch of the Node as the agent sends it.
