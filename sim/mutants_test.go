@@ -2946,8 +2946,8 @@ func TestMutantsAreFound(t *testing.T) {
 // take half an hour on two cores.
 const sampledOf = 3
 
-// isSampled reports whether a mutant is run. The sample follows from the files that are changed, so
-// a commit has one verdict, and others are drawn when a file is another one.
+// isSampled reports whether a mutant is run. The sample follows from the names of mutants and the
+// source files that they change: a commit has one sample, and each change of a file another one.
 func isSampled(t *testing.T, m *mutant) bool {
 	switch which := os.Getenv("MUTANTS"); which {
 	case "", "all":

@@ -60,10 +60,11 @@ const (
 	containersIdleMax = 10 * time.Second
 	imagesIdleMax     = 30 * time.Second
 	removalMax        = 2*time.Minute + 10*time.Second
-	// containersMax is how long all removals of containers are waited for, one after the other: the
-	// authors of pods may determine how long each takes, by what is in its volumes.
-	containersMax = 2 * removalMax
-	reclaimValid  = 20*time.Second + layersHeldMax
+	reclaimValid      = 20*time.Second + layersHeldMax
+	// containersReclaimMax bounds the removals of containers in one reclaim, however often one of them
+	// ends: the content of a pod's volumes determines when its containers are removed, and a tenant
+	// with many such pods would put off the eviction.
+	containersReclaimMax = 2 * removalMax
 	// layersHeldMax is how long after the removal of containers the runtime may hold their writable
 	// layers. The garbage collector of containerd frees them, a second later, or fifty times as long
 	// as a collection takes (pause_threshold).
@@ -187,8 +188,8 @@ type Settings struct {
 // Attempt is the search for a victim, for a threshold that was met by the newest observation.
 type Attempt struct {
 	Threshold int `json:"threshold"` // its index
-	// Candidates are the UIDs of the pods that could be evicted when they were observed, and whether
-	// they were idle: nothing is known of what has started since.
+	// Candidates has the candidates at the request for statistics, by UID, and whether each was idle.
+	// Pods that have started since have no statistics in the answer.
 	Candidates map[string]bool      `json:"candidates,omitempty"`
 	Op         world.OpID           `json:"op,omitempty"`
 	Answered   bool                 `json:"answered,omitempty"`
@@ -382,7 +383,7 @@ func (m *Manager) planReclaim(env *Env) time.Time {
 	}
 	what := m.Reclaiming
 	if m.ImagesSince.IsZero() {
-		until, bound := m.removalAwaited(containersIdleMax, env), m.ReclaimSince.Add(containersMax)
+		until, bound := m.removalAwaited(containersIdleMax, env), m.ReclaimSince.Add(containersReclaimMax)
 		if what.Containers && !until.IsZero() && now.Before(bound) && !env.AreContainersRemoved() {
 			return timer.Soonest(until, bound)
 		}
@@ -543,7 +544,8 @@ func (a *Attempt) noteCandidates(candidates []Candidate) {
 	}
 }
 
-// knownOf returns those of the candidates that were candidates when the pods were observed.
+// knownOf returns those of the present candidates that were candidates at the request for
+// statistics. One that was idle then counts as idle.
 func (a *Attempt) knownOf(candidates []Candidate) []Candidate {
 	var known []Candidate
 	for _, c := range candidates {

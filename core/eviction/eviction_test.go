@@ -43,6 +43,7 @@ type harness struct {
 	reclaims    int  // requests to remove images
 	reclaimed   bool // they are done
 
+	node          world.NodeMeasured // the answer of observeDisks
 	podsMemoryMax int64
 	unlisted      bool // not all pods are known
 	lacksRecords  bool
@@ -94,9 +95,10 @@ func (h *harness) env() *Env {
 		AreImagesRemoved:     func(time.Time) bool { return h.reclaimed }}
 }
 
-// observeDisks answers the observations of the file systems that are due: of the root and of the
-// images, on one device or two, with so much available, until nothing is issued.
-func (h *harness) observeDisks(wait time.Duration, devices, availableMiB int) {
+// observeDisks answers the observations that are due, until nothing is issued: those of the file
+// systems of the root and of the images, on one device or two, with so many MiB and inodes of 1000
+// available, and that of the node with memory and processes, if these are set.
+func (h *harness) observeDisks(wait time.Duration, devices, available int) {
 	h.t.Helper()
 	h.now = h.now.Add(wait)
 	for issued := h.plan(); len(issued) > 0; issued = h.plan() {
@@ -108,8 +110,10 @@ func (h *harness) observeDisks(wait time.Duration, devices, availableMiB int) {
 				if body.Path == "/images" {
 					device = uint64(devices)
 				}
-				answer = &world.FilesystemMeasured{Device: device, CapacityBytes: 1000 * mib,
-					AvailableBytes: int64(availableMiB) * mib}
+				answer = &world.FilesystemMeasured{Device: device, CapacityBytes: 1000 * mib, Inodes: 1000,
+					AvailableBytes: int64(available) * mib, InodesFree: int64(available)}
+			case *world.MeasureNode:
+				answer = &h.node
 			case *runtimeapi.ImageFsInfoRequest:
 				answer = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
 					FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
@@ -360,43 +364,18 @@ func TestSoftThresholdOfEachSignal(t *testing.T) {
 			EvictionSoft:            map[string]string{string(signal): "15%"},
 			EvictionSoftGracePeriod: map[string]string{string(signal): "25s"}})
 		h.addPod("a", 0, 0)
+		h.node = world.NodeMeasured{MemoryBytes: 1000 * mib, WorkingSetBytes: 900 * mib,
+			ProcessesMax: 1000, Processes: 900}
 		h.collected, h.reclaimed = true, true
 		for range 3 {
-			h.observeAll(10)
+			h.observeDisks(0, 1, 100)
 			h.expect(string(signal) + " before the grace period")
 			h.now = h.now.Add(period)
 		}
-		h.observeAll(10)
+		h.observeDisks(0, 1, 100)
 		h.now = h.now.Add(time.Second) // after the removal of images
-		if h.observeAll(10); len(h.evicted) != 1 || !strings.HasPrefix(h.evicted[0], "a 7s") {
+		if h.observeDisks(0, 1, 100); len(h.evicted) != 1 || !strings.HasPrefix(h.evicted[0], "a 7s") {
 			t.Errorf("%s: evicted %q after the grace period", signal, h.evicted)
-		}
-	}
-}
-
-// observeAll answers all observations that are due, with so much in a hundred available, until
-// nothing is issued.
-func (h *harness) observeAll(percent int64) {
-	h.t.Helper()
-	for issued := h.plan(); len(issued) > 0; issued = h.plan() {
-		for _, eff := range issued {
-			var answer any
-			switch body := eff.Body.(type) {
-			case *world.MeasureFilesystem:
-				answer = &world.FilesystemMeasured{Device: 1, CapacityBytes: 1000 * mib, Inodes: 1000,
-					AvailableBytes: percent * 10 * mib, InodesFree: percent * 10}
-			case *world.MeasureNode:
-				answer = &world.NodeMeasured{MemoryBytes: 1000 * mib, ProcessesMax: 1000,
-					WorkingSetBytes: (100 - percent) * 10 * mib, Processes: 1000 - percent*10}
-			case *runtimeapi.ImageFsInfoRequest:
-				answer = &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
-					FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}}}}
-			case *world.MeasureTrees:
-				answer = &world.TreesMeasured{Trees: make([]world.TreeMeasured, len(body.Paths))}
-			default:
-				answer = statsOf(nil)
-			}
-			h.complete(eff.Op, answer)
 		}
 	}
 }

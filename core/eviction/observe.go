@@ -262,9 +262,9 @@ func (m *Manager) isStarved(t *Threshold) bool {
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 
-// mayHoldLayers reports whether what a threshold observes may have the writable layers of
-// containers that were removed: by this agent, or by an earlier one until all pods are known. No
-// pod is evicted for them.
+// mayHoldLayers reports whether the runtime may still have held, at the newest observation,
+// writable layers of removed containers on the file system of a threshold. No pod is evicted for
+// them. An earlier agent may have removed containers until this one knows all pods.
 func (m *Manager) mayHoldLayers(t *Threshold) bool {
 	if !t.Signal.isForDisk() || !m.isOneDevice(m.sourceOf(t.Signal), sourceContainerfs) {
 		return false

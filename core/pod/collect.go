@@ -19,7 +19,7 @@ import (
 // It reports whether there are any.
 func (p *Pod) CollectRuns() bool {
 	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
-	p.noteRunsLeft()
+	p.CollectsLeft = len(p.Containers)
 	return p.CollectsRuns
 }
 
@@ -73,14 +73,8 @@ func (p *Pod) NoteCollected() (removed, ended bool) {
 	if ended {
 		p.CollectsRuns = false
 	}
-	p.noteRunsLeft()
+	p.CollectsLeft = len(p.Containers)
 	return removed, ended
-}
-
-func (p *Pod) noteRunsLeft() {
-	if p.CollectsLeft = 0; p.CollectsRuns {
-		p.CollectsLeft = len(p.Containers)
-	}
 }
 
 // removeCollected removes the containers whose removal is wanted. Of a pod that was evicted or

@@ -169,10 +169,9 @@ func (p *Pod) CanBeEvicted(forDisk bool) bool {
 // grace period hastens it.
 func (p *Pod) startTermination(termination Termination, now time.Time) {
 	switch t := &p.Termination; p.Stage {
-	case Syncing:
-	case Terminated: // nothing of it runs
-		return
-	default:
+	case Terminated:
+		return // no container is left to hasten
+	case Terminating:
 		if termination.Grace < t.shortestGrace() {
 			t.Hastened = max(termination.Grace, killAfterMin)
 		}

@@ -133,7 +133,7 @@ type Pod struct {
 	// what it holds of a disk.
 	OverLimit bool `json:"overLimit,omitempty"`
 	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space,
-	// CollectsLeft is how many there were after the last plan.
+	// CollectsLeft is how many there were after the last plan. It means nothing without CollectsRuns.
 	CollectsRuns bool `json:"collectsRuns,omitempty"`
 	CollectsLeft int  `json:"collectsLeft,omitempty"`
 	// MayLoseRuns is set once the final status of the pod is at the API server, or in FinalStatus, so

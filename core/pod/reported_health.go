@@ -45,7 +45,7 @@ func (p *Pod) ObserveReported(status *v1.PodStatus) bool {
 		return false // applyRecord takes it
 	}
 	p.keepNewerReports()
-	p.Reported.LostAt = time.Time{} // the containers are probed since
+	p.Reported.LostAt = time.Time{} // probes have run since the record was read
 	var adopted []ContainerRecord
 	for _, r := range p.Reported.Containers {
 		i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == r.ID })

@@ -26,8 +26,8 @@ const (
 	statsTimeout = time.Second
 	// statsMargin is how long before their deadline no more stats of single sandboxes are waited for.
 	statsMargin = 200 * time.Millisecond
-	// sandboxListsMax is for how many sandboxes lists are requested at the same time, and
-	// sandboxStatsMax stats: each of those that hang takes statsTimeout.
+	// sandboxListsMax is for how many sandboxes lists are requested at the same time. For stats it is
+	// sandboxStatsMax, because each sandbox that hangs occupies its request for statsTimeout.
 	sandboxListsMax = 4
 	sandboxStatsMax = 32
 )
@@ -92,7 +92,7 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 	if err == nil || m.Filter != nil || ctx.Err() != nil {
 		return whole, err
 	}
-	var mayBeAway atomic.Bool // the runtime, or the shim of a sandbox
+	var mayBeAway atomic.Bool // the shim of a sandbox is unavailable, or the runtime itself
 	parts, failure := listEachSandbox(ctx, c, sandboxStatsMax,
 		func(ctx context.Context, id string) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 			within, cancel := context.WithDeadline(ctx, statsDeadline(ctx))
@@ -107,7 +107,7 @@ func (c listClient) ListPodSandboxStats(ctx context.Context,
 			}
 			return part, err
 		})
-	if failure == nil && mayBeAway.Load() {
+	if failure == nil && mayBeAway.Load() { // a runtime that is away answers for no pod any more
 		_, failure = c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	}
 	isAnswer := func(part *runtimeapi.ListPodSandboxStatsResponse) bool { return part != nil }

@@ -191,10 +191,11 @@ func (w *walker) step() error {
 	return w.enter(child)
 }
 
-// nextName takes the next name of a directory, which is not held any more.
+// nextName takes the next name off a directory. Its text is not held any more; the array of all
+// names is until the last one is taken.
 func (w *walker) nextName(l *level) string {
 	name := l.names[0]
-	l.names[0] = "" // the array is held
+	l.names[0] = "" // otherwise the array keeps the text in memory
 	l.names = l.names[1:]
 	w.held -= len(name)
 	if len(l.names) == 0 {

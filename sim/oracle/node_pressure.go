@@ -263,7 +263,7 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 	}
 	its := rankOf(p, usage, of.resource)
 	for _, q := range m.podsInOrder {
-		if q == p || !n.isCertainCandidate(m, q) || !q.ranBefore(n.usageAskedAt) {
+		if q == p || !n.isCertainCandidate(m, q) || !q.isKnownToRun(n.usageAskedAt) {
 			continue
 		}
 		if mine := rankOf(q, usage, of.resource); mine.isBefore(its) {
@@ -281,19 +281,14 @@ func (n *pressureModel) isCertainCandidate(m *model, p *pod) bool {
 		!p.terminalAt.IsZero() || p.servedTerminal != "" {
 		return false
 	}
-	for _, c := range p.containers {
-		if c.state == running && !c.startedAt.Add(usageNoticeBound).After(m.containersListedAt) &&
-			m.containersListedAt.After(m.agentStartedAt) {
-			return true
-		}
-	}
-	return false
+	return m.containersListedAt.After(m.agentStartedAt) && p.isKnownToRun(m.containersListedAt)
 }
 
-// ranBefore reports whether a container of the pod runs that the agent knew of at a time.
-func (p *pod) ranBefore(at time.Time) bool {
+// isKnownToRun reports whether a running container of the pod has started so long before an
+// observation that it is certainly in it.
+func (p *pod) isKnownToRun(observedAt time.Time) bool {
 	return slices.ContainsFunc(p.containers, func(c *container) bool {
-		return c.state == running && c.startedAt.Add(usageNoticeBound).Before(at)
+		return c.state == running && !c.startedAt.Add(usageNoticeBound).After(observedAt)
 	})
 }
 
@@ -425,8 +420,9 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 	return nil
 }
 
-// endsForTheNode reports whether a pod that was evicted for the node, also by an earlier agent, has
-// its time to end: no other one is evicted for a soft threshold then.
+// endsForTheNode reports whether a pod that this agent or an earlier one has evicted for the node
+// still runs, within the time that it has to end. No other pod is evicted for a soft threshold
+// meanwhile.
 func (m *model) endsForTheNode(now time.Time) bool {
 	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
 		return !p.pressureEvictedAt.IsZero() && p.liveContainers > 0 &&
