@@ -198,6 +198,13 @@ var mutants = []mutant{
 		scenario: "image-gc", seeds: "1-300",
 	},
 	{
+		name:     "half of the images are removed that have to be",
+		file:     "core/imagegc/round.go",
+		old:      "		r.ToFree = int64(free) - fs.AvailableBytes\n",
+		new:      "		r.ToFree = (int64(free) - fs.AvailableBytes) / 2\n",
+		scenario: "image-gc", seeds: "145-300",
+	},
+	{
 		name:     "images are removed however new they are",
 		file:     "core/imagegc/round.go",
 		old:      "		if now.Sub(c.Records[id].FirstDetected) >= c.Settings.AgeMin {\n",
@@ -2022,6 +2029,20 @@ var mutants = []mutant{
 		scenario: "shutdown-cancel", seeds: "1-50",
 	},
 	{
+		name:     "no pod is admitted for a minute after a cancelled shutdown",
+		file:     "core/nodeshutdown.go",
+		old:      "	case m.UnderWay():\n",
+		new:      "	case m.UnderWay(), a.state.Now.Sub(m.Lock.CancelledAt) < 60e9:\n",
+		scenario: "shutdown-cancel", seeds: "1-50",
+	},
+	{
+		name:     "an eviction for the node is no disruption",
+		file:     "core/podstatus/conditions.go",
+		old:      "p.Termination.Reason == shutdown.Reason || p.Termination.UnderPressure:",
+		new:      "p.Termination.Reason == shutdown.Reason && !p.Termination.UnderPressure:",
+		scenario: "memory-storm", seeds: "1-50",
+	},
+	{
 		name:     "static pods stay ended after a cancelled shutdown",
 		file:     "core/pod/desired.go",
 		old:      "return p.Termination.Reason == shutdown.Reason && p.IsStatic()",
@@ -2111,8 +2132,8 @@ var mutants = []mutant{
 	{
 		name:     "statistics of before lead to a victim",
 		file:     "core/eviction/observe.go",
-		old:      "m.UsageStamp == 0 || m.UsageStamp > before {",
-		new:      "m.UsageStamp >= 0 || m.UsageStamp > before {",
+		old:      "if m.UsageStamp == 0 || m.UsageStamp > before ||",
+		new:      "if m.UsageStamp >= 0 || m.UsageStamp > before ||",
 		scenario: "memory-storm", seeds: "11-30",
 	},
 	{

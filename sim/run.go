@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -77,6 +79,7 @@ type Failure struct {
 	Message string
 	Virtual time.Duration // since the start
 	Event   uint64        // the number of the last event before it
+	Stack   string        // of a panic of the simulator or of an oracle
 }
 
 // run is a run in progress.
@@ -147,6 +150,16 @@ func Run(p *plan.Plan, opts Options) (*Verdict, error) {
 
 // execute carries out the plan.
 func (r *run) execute() *Verdict {
+	r.executeToItsEnd()
+	return &Verdict{
+		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,
+		Incarnations: r.incarnations, Restarts: r.restarts, Marks: r.marks.Reached(),
+		Virtual: r.agenda.Now().Sub(plan.Start), State: r.state,
+	}
+}
+
+func (r *run) executeToItsEnd() {
+	defer r.recoverOwnPanic()
 	r.schedule()
 	end := plan.Start.Add(time.Duration(r.plan.Duration))
 	r.runUntil(end)
@@ -158,10 +171,14 @@ func (r *run) execute() *Verdict {
 		r.checkExpectations()
 		r.checkBack(true)
 	}
-	return &Verdict{
-		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,
-		Incarnations: r.incarnations, Restarts: r.restarts, Marks: r.marks.Reached(),
-		Virtual: r.agenda.Now().Sub(plan.Start), State: r.state,
+}
+
+// recoverOwnPanic makes a panic of the simulator or of an oracle a failure of the run, which is
+// written, shrunk and replayed as any other one.
+func (r *run) recoverOwnPanic() {
+	if broken := recover(); broken != nil && r.failure == nil {
+		r.fail("simulator", fmt.Sprintf("panic in %s: %v", panickedFunction(), broken))
+		r.failure.Stack = string(debug.Stack())
 	}
 }
 

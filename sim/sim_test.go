@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,6 +15,7 @@ import (
 	"seedlet.dev/scenarios"
 	"seedlet.dev/sim"
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/truth"
 )
 
 // loadAll returns the scenarios of the project.
@@ -58,6 +60,25 @@ func TestScenariosHold(t *testing.T) {
 					s.Metadata.Name, seed)
 			}
 		}
+	}
+}
+
+// breakDown panics as an oracle with a bug does.
+func breakDown(f truth.Fact) {
+	if f.Kind == truth.SandboxCreated {
+		var none []truth.Fact
+		none[len(f.Cause)] = f
+	}
+}
+
+// A panic of an oracle is a failure of its run: no other run ends for it, and its plan is known.
+func TestPanicOfAnOracle(t *testing.T) {
+	p := generate(t, loadAll(t)[0], 1)
+	f := run(t, p, sim.Options{WatchFact: breakDown}).Failure
+	if f == nil || f.Oracle != "simulator" ||
+		!strings.Contains(f.Message, "sim_test.breakDown: runtime") ||
+		!strings.Contains(f.Stack, "sim_test.breakDown") {
+		t.Errorf("got %+v", f)
 	}
 }
 

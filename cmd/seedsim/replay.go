@@ -226,7 +226,8 @@ func replay(w io.Writer, p *plan.Plan, until uint64, dump string, log *logFlags,
 		verdict.Effects, verdict.Incarnations, verdict.Restarts, verdict.Virtual.Round(time.Millisecond),
 		verdict.Hash)
 	if f := verdict.Failure; f != nil {
-		fmt.Fprintf(out, "FAIL at %v, event %d: %s: %s\n", f.Virtual, f.Event, f.Oracle, f.Message)
+		fmt.Fprintf(out, "FAIL at %v, event %d: %s: %s\n%s", f.Virtual, f.Event, f.Oracle, f.Message,
+			f.Stack)
 		return errFailed
 	}
 	return nil

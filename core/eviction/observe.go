@@ -314,7 +314,8 @@ func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	case *runtimeapi.ListPodSandboxStatsResponse:
 		a.Usage = usageOf(body)
 		before := m.UsageStamp
-		if m.UsageStamp = newestStamp(body); m.UsageStamp == 0 || m.UsageStamp > before {
+		m.UsageStamp = newestStamp(body)
+		if m.UsageStamp == 0 || m.UsageStamp > before || before > env.Effects.Date().UnixNano() {
 			a.Answered = true
 			return
 		}

@@ -64,9 +64,7 @@ func updateInitialized(p *pod.Pod, now time.Time) {
 // updateResize sets or removes a condition about a resize. A pod that has ended is not resized.
 func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 	if state == nil || pod.IsTerminal(p.Status.Phase) {
-		p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c pod.Condition) bool {
-			return c.Type == t
-		})
+		removeCondition(p, t)
 		return
 	}
 	setCondition(p, t, true, state.Reason, state.Message, state.Since)
@@ -80,14 +78,17 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 // updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
 // pod, because the machine shuts down, or because the node runs out of a resource. The condition is
 // reported together with the terminal phase: the failure policies of Jobs look at both (KEP-3329).
-// As in the kubelet, an eviction over a limit of the pod does not set the condition.
+// As in the kubelet, an eviction over a limit of the pod does not set the condition. A static pod
+// that runs again after a shutdown does not have it.
 func updateDisruption(p *pod.Pod, now time.Time) {
-	isTerminal := pod.IsTerminal(p.Status.Phase) || p.UnreportedTerminalPhase() != ""
-	if isTerminal && p.Termination.Reason == admission.PreemptedReason {
+	isReportedFirst := p.UnreportedTerminalPhase() != "" && !p.IsStatic() // to the API server
+	switch {
+	case !pod.IsTerminal(p.Status.Phase) && !isReportedFirst:
+		removeCondition(p, v1.DisruptionTarget)
+	case p.Termination.Reason == admission.PreemptedReason:
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
 			"Pod was preempted by Kubelet to accommodate a critical pod.", now)
-	}
-	if isTerminal && (p.Termination.Reason == shutdown.Reason || p.Termination.UnderPressure) {
+	case p.Termination.Reason == shutdown.Reason || p.Termination.UnderPressure:
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
 			p.Termination.Message, now)
 	}
@@ -126,6 +127,12 @@ func setCondition(p *pod.Pod, t v1.PodConditionType, status bool, reason, messag
 		condition.Since = list[i].Since
 	}
 	list[i] = condition
+}
+
+func removeCondition(p *pod.Pod, t v1.PodConditionType) {
+	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c pod.Condition) bool {
+		return c.Type == t
+	})
 }
 
 // conditions returns the conditions of a pod as the API serves them, with the generation of the

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +33,16 @@ type imageGC struct {
 	freeFailures             int
 	// reclaimedAt is when an image was last removed before an eviction.
 	reclaimedAt time.Time
+	// round is the last round that has removed an image for the space, and servedUsed what was used
+	// when statuses were last served.
+	round      imageRound
+	servedUsed int64
+}
+
+// imageRound is a round that removes images for the space.
+type imageRound struct {
+	began        time.Time // when it removed the first one; zero: there was no round, or it is judged
+	needs, freed int64     // bytes
 }
 
 // ImageGC is how the agent has to collect images.
@@ -60,7 +71,8 @@ func (*imageGC) describe() Entry {
 		"that a pod that is served names, none before its minimum age, and none before its maximum age " +
 		"while the images take less than the low threshold, but for an eviction. An unused image is " +
 		"removed after its maximum age, also if a pod used it before; if the images take more than the " +
-		"high threshold for long, some unused one is, or an event says that too little can be removed. " +
+		"high threshold for long, some unused one is, and then others until they take less than the " +
+		"low one, or an event says that too little can be removed. " +
 		"The second such round in a row has an event of its own."}
 }
 
@@ -198,6 +210,7 @@ func (o *imageGC) findEarlyRemoval(m *model, f *truth.Fact) *finding {
 		o.reclaimedAt = f.Time
 		return nil
 	}
+	o.noteRound(m, f)
 	used, capacity := gc.Filesystem()
 	// The agent sees uses by its rounds, of which those that fail see none.
 	lastUsed := o.usedAt[f.Image].Add(-imageGCPeriod - imageGCBound)
@@ -208,6 +221,40 @@ func (o *imageGC) findEarlyRemoval(m *model, f *truth.Fact) *finding {
 		(gc.AgeMax == 0 || unused < gc.AgeMax) {
 		return findingf("image %s was removed while %d of %d bytes were used, which is less than %d%%",
 			f.Image, used+f.Bytes, capacity, gc.LowPercent)
+	}
+	return nil
+}
+
+// noteRound notes a removal for the space.
+func (o *imageGC) noteRound(m *model, f *truth.Fact) {
+	r, gc := &o.round, &m.opts.ImageGC
+	if used, capacity := gc.Filesystem(); r.began.IsZero() {
+		// The file system may have been measured before something else was written.
+		used = min(used+f.Bytes, o.servedUsed)
+		if used*100 < capacity*gc.HighPercent {
+			return // it is removed for its age
+		}
+		*r = imageRound{began: f.Time, needs: used - capacity*gc.LowPercent/100}
+	}
+	r.freed += f.Bytes
+}
+
+// findEarlyEnd returns which image the last round has left, although it has freed too little.
+func (o *imageGC) findEarlyEnd(m *model, now, began time.Time) *finding {
+	r, gc := o.round, &m.opts.ImageGC
+	if r.began.IsZero() || now.Sub(r.began) <= imageGCBound {
+		return nil
+	}
+	o.round = imageRound{}
+	if r.freed >= r.needs || !o.freeFailedAt.Before(r.began) || began.After(r.began.Add(-callBound)) {
+		return nil
+	}
+	for _, image := range slices.Sorted(maps.Keys(o.idleSince)) {
+		since := later(began, later(o.idleSince[image], o.pulledAt[image]))
+		if r.began.After(since.Add(gc.AgeMin + imageGCPeriod + imageGCBound)) {
+			return findingf("at %s %d bytes of images had to be removed, but %d were, and image %s is left",
+				r.began.Format(time.TimeOnly), r.needs, r.freed, image)
+		}
 	}
 	return nil
 }
@@ -232,7 +279,11 @@ func (o *imageGC) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	case o.fullSince.IsZero():
 		o.fullSince = now
 	}
-	if m.agentDown || gc.Filesystem == nil {
+	if gc.Filesystem == nil {
+		return nil
+	}
+	o.servedUsed, _ = gc.Filesystem()
+	if m.agentDown {
 		return nil
 	}
 	o.noteIdle(m, now)
@@ -245,6 +296,9 @@ func (o *imageGC) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		now.After(full.Add(2*imageGCPeriod+imageGCBound)) && o.freeFailedAt.Before(full) {
 		return findingf("the images take more than %d%% since %s, but no image is removed, and no event "+
 			"FreeDiskSpaceFailed says why", gc.HighPercent, o.fullSince.Format(time.TimeOnly))
+	}
+	if early := o.findEarlyEnd(m, now, began); early != nil {
+		return early
 	}
 	return o.findUnremoved(m, now, began)
 }

@@ -287,6 +287,39 @@ func TestImagesThatPodsAreAboutToUse(t *testing.T) {
 	}
 }
 
+// A round removes images until they take less than the low threshold.
+func TestRoundOfImages(t *testing.T) {
+	images := []string{"old:1", "old:2", "old:3", "old:4", "old:5", "old:6", "old:7"}
+	for _, c := range []struct {
+		name    string
+		removed []string // 10 bytes each, of 60 that are too much
+		event   string
+		want    bool
+	}{
+		{"two of seven images", images[:2], "", true},
+		{"six of seven images", images[:6], "", false},
+		{"two images, and an event", images[:2], "FreeDiskSpaceFailed", false},
+	} {
+		s := newScript()
+		s.imageDisk(86)
+		s.model.opts.UnusedImages = images
+		s.AgentStarted(s.now)
+		s.passMinutes(10)
+		for i, image := range c.removed {
+			used := int64(860 - 10*(i+1))
+			s.model.opts.ImageGC.Filesystem = func() (int64, int64) { return used, 1000 }
+			s.removeImage(image)
+		}
+		if c.event != "" {
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.EventRecorded, Reason: c.event})
+		}
+		s.passMinutes(3)
+		if s.firesForImages() != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
 func TestImagesThatAreNotRemoved(t *testing.T) {
 	runCases(t, []testCase{
 		{"above the high threshold", "image-gc", func(s *script) {

@@ -81,12 +81,13 @@ type pod struct {
 	// message of the Event.
 	pressureEvictedAt time.Time
 	pressureGraceMax  time.Duration
+	pressureMessage   string
 	// When the agent has evicted the pod for a limit of its own, and when a container or volumes of it
-	// were last removed since.
-	limitEvictedAt  time.Time
-	limitFreedAt    time.Time
-	pressureMessage string
-	memoryOverflow  string // how far a volume in memory exceeds its limit
+	// were last removed since, and the runtime last freed a writable layer of it.
+	limitEvictedAt     time.Time
+	limitFreedAt       time.Time
+	limitLayersFreedAt time.Time
+	memoryOverflow     string // how far a volume in memory exceeds its limit
 
 	// Panics of the agent over the pod in a row, until when it is to be set aside, and whether an
 	// event has said so since the last one.

@@ -184,10 +184,10 @@ func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *fi
 			"image or container was removed for it since, at %s", p, source, asked,
 			freed.Format(time.TimeOnly))
 	}
-	if q := p.model.freedByLimit(s.askedAt, now); q != nil && source != fromNode {
+	if q := p.model.freedByLimit(source, s.askedAt, now); q != nil && source != fromNode {
 		return findingf("pod %s is evicted for an observation of %s that was asked for at %s, but pod "+
 			"%s, which was over its own limit, has given back what it held since, at %s", p, source, asked,
-			q, q.limitFreedAt.Format(time.TimeOnly))
+			q, q.limitFreedFrom(source).Format(time.TimeOnly))
 	}
 	switch {
 	case now.Sub(s.answeredAt) > sampleAgeMax &&
@@ -214,10 +214,10 @@ func (n *pressureModel) findUsedSample(p *pod, source string, now time.Time) *fi
 }
 
 // freedByLimit returns a pod that was evicted for a limit of its own, and has given back all that
-// it held of a disk since a time, as the agent knows.
-func (m *model) freedByLimit(since, now time.Time) *pod {
+// it held of what a source observes since a time, as the agent knows.
+func (m *model) freedByLimit(source string, since, now time.Time) *pod {
 	for _, p := range m.podsInOrder {
-		freed := p.limitFreedAt
+		freed := p.limitFreedFrom(source)
 		if p.spec != nil && !p.wasRemoved() && p.limitEvictedAt.After(m.agentStartedAt) &&
 			since.Before(freed) && now.Sub(freed) > freedNoticeBound && len(p.containers) == 0 &&
 			!p.hasVolumeBytes() &&

@@ -573,7 +573,7 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	case truth.ContainerRemoved, truth.LayerFreed: // with its writable layer and logs
 		n.noteLayer(f)
 		if p := m.pods[f.PodUID]; p != nil {
-			p.noteLimitFreed(f.Time)
+			p.noteLimitFreed(f)
 		}
 		n.applyContainerRemoved(m, m.containers[f.ContainerID], f)
 		switch {
@@ -590,7 +590,7 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 	case truth.PathRemoved:
 		if uid, below := childName(m.opts.PodsDir, f.Path); below && m.pods[uid] != nil &&
 			f.Path == m.opts.PodsDir+"/"+uid+"/volumes" {
-			m.pods[uid].noteLimitFreed(f.Time)
+			m.pods[uid].noteLimitFreed(f)
 		}
 		// An eviction for a file system ends when the volumes are removed.
 		if n.victim != nil && n.victimHoldsDisk &&
@@ -637,10 +637,23 @@ func (n *pressureModel) applyContainerRemoved(m *model, c *container, f *truth.F
 }
 
 // noteLimitFreed notes that a pod that was evicted for a limit of its own has given something back.
-func (p *pod) noteLimitFreed(at time.Time) {
-	if !p.limitEvictedAt.IsZero() {
-		p.limitFreedAt = at
+func (p *pod) noteLimitFreed(f *truth.Fact) {
+	switch {
+	case p.limitEvictedAt.IsZero():
+	case f.Kind == truth.LayerFreed:
+		p.limitLayersFreedAt = f.Time
+	default:
+		p.limitFreedAt = f.Time
 	}
+}
+
+// limitFreedFrom returns when a pod that was evicted for a limit of its own last gave back
+// something of what a source observes.
+func (p *pod) limitFreedFrom(source string) time.Time {
+	if p.model.hasLayers(source) {
+		return later(p.limitFreedAt, p.limitLayersFreedAt)
+	}
+	return p.limitFreedAt
 }
 
 func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {

@@ -27,7 +27,8 @@ func (*nodeShutdown) describe() Entry {
 		"turn, so that a pod that can end in its time does, and not before the volumes of the pods " +
 		"of the groups before it are unmounted, in their time. No pod has longer than its group to " +
 		"end. No pod that came after the " +
-		"announcement is started, and the Node is not ready, with the reason and message of a kubelet."}
+		"announcement is started, and the Node is not ready, with the reason and message of a kubelet. " +
+		"Such a pod is admitted soon after the shutdown was cancelled."}
 }
 
 // reasonShutdown is that of the status of a pod that a shutdown has ended.
@@ -165,7 +166,7 @@ func (m *model) findLongGrace(f *truth.Fact) *finding {
 		return nil // it may be stopped for another reason, or was before
 	}
 	group := p.shutdownGroup()
-	if group > 0 && f.Time.Sub(s.startsAt[group]) <= groupBeginBound {
+	if group >= len(s.startsAt) || group > 0 && f.Time.Sub(s.startsAt[group]) <= groupBeginBound {
 		return nil // the agent may not know yet that the groups before have ended
 	}
 	period := m.opts.Shutdown.Groups[group].Period
@@ -337,8 +338,11 @@ func (p *pod) isEndingSince(at time.Time) bool {
 
 func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	s := &m.shutdown
-	if m.opts.Shutdown == nil || !s.underWay {
+	switch {
+	case m.opts.Shutdown == nil:
 		return nil
+	case !s.underWay:
+		return m.findUnadmitted(now)
 	}
 	if f := m.findLateGroup(now); f != nil {
 		return f
@@ -364,6 +368,43 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 		return nil
 	}
 	return findingf("the shutdown is delayed, but nothing has run for %v", now.Sub(s.idleSince))
+}
+
+// admittedBound is how long after a shutdown has no effect any more a pod may wait to be admitted.
+const admittedBound = 5 * time.Second
+
+// findUnadmitted returns which pod, that came during a shutdown, still waits although that was
+// cancelled: it has neither a directory nor a sandbox.
+func (m *model) findUnadmitted(now time.Time) *finding {
+	s := &m.shutdown
+	if s.endedAt.IsZero() || m.agentDown {
+		return nil
+	}
+	from := later(m.shutdownEffectUntil(), later(m.agentStartedAt, m.lastFault(now)))
+	if now.Sub(from) <= admittedBound {
+		return nil
+	}
+	for _, p := range m.podsInOrder {
+		if p.spec == nil || p.timesDesired != 1 || p.firstDesiredAt.Before(s.since) ||
+			p.firstDesiredAt.After(s.endedAt) || len(p.fullName.pods) > 1 || p.rejected ||
+			p.isEnding() || p.isAdmitted() {
+			continue
+		}
+		return findingf("pod %s came during a shutdown that was cancelled at %s, and still waits", p,
+			s.endedAt.Format(time.TimeOnly))
+	}
+	return nil
+}
+
+// isAdmitted reports whether the agent has made something for the pod.
+func (p *pod) isAdmitted() bool {
+	return len(p.dirs) > 0 || len(p.sandboxes) > 0 || len(p.histories) > 0
+}
+
+// isEnding reports whether the API server has the pod as one that ends or has ended.
+func (p *pod) isEnding() bool {
+	object := p.object()
+	return object != nil && (object.DeletionTimestamp != nil || isTerminalPhase(object.Status.Phase))
 }
 
 // unsettledShutdown returns what is wrong with the lock that delays shutdowns.

@@ -68,6 +68,21 @@ func TestOrderOfGroups(t *testing.T) {
 			s.wait(1)
 			s.machine(truth.ShutdownCancelled, "")
 		}},
+		{"a pod of a later group is stopped in the second shutdown", "needless-stop", func(s *script) {
+			ordinary, critical := shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.end(5)
+			critical.end(5)
+			s.machine(truth.ShutdownCancelled, "")
+			s.wait(60)
+			ordinary = s.start("u1-s0", "app", 1)
+			critical = s.start("u2-s0", "app", 1)
+			s.wait(60)
+			s.machine(truth.ShutdownAnnounced, "")
+			critical.end(5)
+			ordinary.end(5)
+			s.machine(truth.ShutdownCancelled, "")
+		}},
 		{"the next group after the period", "", func(s *script) {
 			ordinary, critical := shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, "")
@@ -158,6 +173,34 @@ func TestNewPodInShutdown(t *testing.T) {
 			s.sandbox("u3", 0)
 			s.losePower()
 		}},
+	})
+}
+
+func TestNewPodAfterShutdown(t *testing.T) {
+	come := func(seconds float64, then func(s *script)) func(*script) {
+		return func(s *script) {
+			shutdownScript(s)
+			s.machine(truth.ShutdownAnnounced, "")
+			s.wait(1)
+			s.addNamed("u3", "new")
+			s.wait(1)
+			s.machine(truth.ShutdownCancelled, "")
+			then(s)
+			s.wait(seconds)
+			s.CheckServed(s.now, nil)
+			s.PodNoLongerDesired(s.now, "u3")
+		}
+	}
+	none := func(*script) {}
+	runCases(t, []testCase{
+		{"it waits", "shutdown", come(21, none)},
+		{"it waits for a while", "", come(19, none)},
+		{"it is started", "", come(21, func(s *script) { s.sandbox("u3", 0) })},
+		{"it was removed", "", come(21, func(s *script) { s.PodNoLongerDesired(s.now, "u3") })},
+		{"with a fault", "", come(21, func(s *script) {
+			last := s.now.Add(17 * time.Second)
+			s.model.opts.LastFault = func(time.Time) time.Time { return last }
+		})},
 	})
 }
 

@@ -61,8 +61,15 @@ func (r run) startNext(name string, attempt uint32) run {
 func (s *script) reportFailed(p *v1.Pod, reason, message string) {
 	is := p.DeepCopy()
 	is.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: reason, Message: message}
+	if reason == reasonPreempted {
+		is.Status.Conditions = []v1.PodCondition{disruptionTarget}
+	}
 	s.store(1, p, is)
 }
+
+// disruptionTarget is the condition of a pod that an agent has ended for the node.
+var disruptionTarget = v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue,
+	Reason: v1.PodReasonTerminationByKubelet}
 
 func (s *script) setNode(change func(*v1.Node)) {
 	n := &v1.Node{}

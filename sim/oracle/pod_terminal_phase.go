@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,9 @@ type terminalPhase struct{}
 
 func (*terminalPhase) describe() Entry {
 	return Entry{"terminal-phase", "A pod is served as Succeeded or Failed only when no " +
-		"container of it runs; from then on the phase stays, and no container starts."}
+		"container of it runs; from then on the phase stays, and no container starts. With the phase, " +
+		"and not before, the API server is given the condition DisruptionTarget of a pod that was " +
+		"preempted, evicted for the node or ended by a shutdown, and of no other one."}
 }
 
 // manifestNoticeBound is how long the agent may take to act on a changed manifest: the check
@@ -25,6 +28,9 @@ func (*terminalPhase) describe() Entry {
 const manifestNoticeBound = 150 * time.Second
 
 func (*terminalPhase) checkFact(m *model, f *truth.Fact) *finding {
+	if isAgentStatus(f) {
+		return findWrongDisruption(f.Write.Before.Pod, f.Write.After.Pod)
+	}
 	p := m.pods[f.PodUID]
 	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" ||
 		p.mayHaveLostRecord(f.Time) {
@@ -57,6 +63,35 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 		}
 	}
 	return nil
+}
+
+// findWrongDisruption returns whether a pod is given the condition DisruptionTarget without a
+// reason, or ends without one that it should have: by it a Job does not count the end as a failure
+// of the pod (KEP-3329). As in the kubelet, an eviction for a limit of the pod has none, and a
+// static pod that runs again after a shutdown keeps it.
+func findWrongDisruption(before, after *v1.Pod) *finding {
+	if before == nil {
+		return nil
+	}
+	status := &after.Status
+	wants := status.Phase == v1.PodFailed && (status.Reason == reasonPreempted ||
+		status.Reason == reasonShutdown ||
+		status.Reason == reasonEvicted && strings.HasPrefix(status.Message, lowPrefix))
+	switch has := isDisruptionTarget(after); {
+	case has && !wants && !isDisruptionTarget(before):
+		return findingf("pod %s/%s is given the condition DisruptionTarget in phase %s for %q: %q",
+			after.Namespace, after.Name, status.Phase, status.Reason, status.Message)
+	case wants && !has && !isTerminalPhase(before.Status.Phase):
+		return findingf("pod %s/%s is reported as ended for %q without the condition DisruptionTarget",
+			after.Namespace, after.Name, status.Reason)
+	}
+	return nil
+}
+
+// isDisruptionTarget reports whether a pod has the condition from an agent.
+func isDisruptionTarget(p *v1.Pod) bool {
+	c := podCondition(p.Status.Conditions, v1.DisruptionTarget)
+	return c != nil && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonTerminationByKubelet
 }
 
 // hasDesiredTwin reports whether another manifest has a pod of the same full name: one of the two

@@ -63,6 +63,37 @@ func TestTerminalPhase(t *testing.T) {
 
 // The terminal phase of a static pod that a shutdown has ended is final if its containers have
 // exited for good; otherwise the pod runs again.
+// A pod that ends for the node has the condition DisruptionTarget, and no other one.
+func TestDisruptionTarget(t *testing.T) {
+	low := lowPrefix + "memory. Threshold quantity: 100Mi, available: 90Mi. "
+	for _, c := range []struct {
+		phase           v1.PodPhase
+		reason, message string
+		has, want       bool
+	}{
+		{v1.PodFailed, reasonEvicted, low, true, false},
+		{v1.PodFailed, reasonEvicted, low, false, true},
+		{v1.PodFailed, reasonEvicted, "Pod ephemeral local storage usage exceeds", false, false},
+		{v1.PodFailed, reasonEvicted, "Pod ephemeral local storage usage exceeds", true, true},
+		{v1.PodFailed, reasonShutdown, "", true, false},
+		{v1.PodFailed, reasonShutdown, "", false, true},
+		{v1.PodFailed, "", "", true, true},
+		{v1.PodRunning, reasonEvicted, low, true, true},
+		{v1.PodRunning, reasonEvicted, low, false, false},
+	} {
+		before := spec("u1", never, "app")
+		before.Status.Phase = v1.PodRunning
+		after := before.DeepCopy()
+		after.Status = v1.PodStatus{Phase: c.phase, Reason: c.reason, Message: c.message}
+		if c.has {
+			after.Status.Conditions = []v1.PodCondition{disruptionTarget}
+		}
+		if f := findWrongDisruption(before, after); (f != nil) != c.want {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
+
 func TestTerminalPhaseInShutdown(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.RestartPolicy

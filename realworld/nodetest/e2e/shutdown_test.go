@@ -115,30 +115,29 @@ func (s *suite) testShutdown(t *testing.T) {
 		t.Errorf("hooked: %q, %q", p.Status.Reason, p.Status.Message)
 	}
 	s.eventually(t, "the lock is released", func() bool { return !holdsLock(t) || s.isAdmitted(t) })
-	if took := time.Since(started); took > 75*time.Second {
-		t.Errorf("the shutdown was delayed for %v", took)
-	}
 	// logind has announced that the machine stays up: what waited is admitted, and the static pods run
 	// again.
 	s.waitRunning(t, "late", "main", 0)
 	s.eventually(t, "the agent holds the lock again", func() bool { return holdsLock(t) })
-	ends := map[string]time.Time{}
+	ends := map[string]end{}
 	for _, name := range shutdownPods {
 		s.waitRunning(t, name, "main", 1)
 		s.waitPhase(t, name, v1.PodRunning)
 		for _, c := range s.listContainers(t, name, "main") {
 			if c.GetMetadata().GetAttempt() == 0 {
-				ends[name] = s.exitTime(t, c.GetId())
+				ends[name] = s.endOf(t, c.GetId())
 			}
 		}
 	}
-	if d := ends["hooked"].Sub(started); d < 3*time.Second || d > 29*time.Second {
-		t.Errorf("the pod with a hook of 3 s has ended after %v", d)
+	hooked, stubborn := ends["hooked"], ends["stubborn"]
+	if d := hooked.at.Sub(started); d < 3*time.Second || hooked.code != 0 {
+		t.Errorf("the pod with a hook of 3 s has ended after %v with code %d", d, hooked.code)
 	}
-	if d := ends["stubborn"].Sub(started); d < 30*time.Second {
-		t.Errorf("the pod that ignores TERM has ended after %v, want the 30 s of its group", d)
+	if d := stubborn.at.Sub(started); d < 30*time.Second || stubborn.code != 137 {
+		t.Errorf("the pod that ignores TERM has ended after %v with code %d, want the 30 s of its group",
+			d, stubborn.code)
 	}
-	if d := ends["critical"].Sub(ends["stubborn"]); d < -time.Second {
+	if d := ends["critical"].at.Sub(stubborn.at); d < -time.Second {
 		t.Errorf("the critical pod has ended %v after the last other one", d)
 	}
 	// The next agent knows of the shutdown, and takes the lock.
@@ -146,14 +145,15 @@ func (s *suite) testShutdown(t *testing.T) {
 	s.agent.start(t)
 	s.eventually(t, "the next agent holds the lock", func() bool { return holdsLock(t) })
 	start := s.agent.metric(t, "kubelet_graceful_shutdown_start_time_seconds")
-	end := s.agent.metric(t, "kubelet_graceful_shutdown_end_time_seconds")
-	if start < float64(started.Unix()) || end < start+30 {
-		t.Errorf("the last shutdown was from %v to %v, it began at %d", start, end, started.Unix())
+	over := s.agent.metric(t, "kubelet_graceful_shutdown_end_time_seconds")
+	if start < float64(started.Unix()) || over < start+30 {
+		t.Errorf("the last shutdown was from %v to %v, it began at %d", start, over, started.Unix())
 	}
 }
 
 // TestPowerOff powers a machine off. It goes down after the last pod has ended, in the order of the
-// groups, although one of them ignores TERM.
+// groups, although one of them ignores TERM. The agent may delay that for an hour: longer than the
+// test waits.
 func TestPowerOff(t *testing.T) {
 	t.Parallel()
 	report, inside := systemdtest.UntilPowerOff(t, porttest.Patience)
@@ -178,16 +178,13 @@ func TestPowerOff(t *testing.T) {
 	if hook, group := times["stubborn,critical"], times["critical"]; hook < 2 || group < 29.5 {
 		t.Errorf("the hook of 2 s has ended after %v s, the group of 30 s after %v s", hook, group)
 	}
-	if down, none := times["down:none"], times["none"]; down-none > 20 {
-		t.Errorf("the machine has gone down %v s after the last pod", down-none)
-	}
 	t.Log(report)
 }
 
 // powerOff runs three pods, powers the machine off, and reports which of them run, with the seconds
 // since, until the machine ends this process.
 func powerOff(t *testing.T) {
-	s := startOnSystemd(t, "shutdownGracePeriod: 50s\nshutdownGracePeriodCriticalPods: 20s\n")
+	s := startOnSystemd(t, "shutdownGracePeriod: 1h0m30s\nshutdownGracePeriodCriticalPods: 1h\n")
 	s.runPod(t, "hooked", `
   terminationGracePeriodSeconds: 20
   containers:
@@ -259,15 +256,22 @@ func (s *suite) runningPods(ctx context.Context) (string, error) {
 	return cmp.Or(strings.Join(now, ","), "none"), nil
 }
 
-// exitTime returns when a container has exited.
-func (s *suite) exitTime(t *testing.T, id string) time.Time {
+// end is the end of a container: when it exited, and with which code.
+type end struct {
+	at   time.Time
+	code int32
+}
+
+// endOf returns the end of a container that has exited.
+func (s *suite) endOf(t *testing.T, id string) end {
 	t.Helper()
 	response, err := s.node.Runtime().ContainerStatus(t.Context(),
 		&runtimeapi.ContainerStatusRequest{ContainerId: id})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return time.Unix(0, response.GetStatus().GetFinishedAt())
+	status := response.GetStatus()
+	return end{time.Unix(0, status.GetFinishedAt()), status.GetExitCode()}
 }
 
 // metric returns the value of a metric without labels.
