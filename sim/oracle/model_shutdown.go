@@ -57,6 +57,7 @@ func (m *model) applyShutdown(f *truth.Fact) {
 	case truth.ShutdownPermitted:
 		s.lockHeld = false
 	case truth.ShutdownAnnounced:
+		m.forgetLastShutdown(f.Time)
 		*s = machineShutdown{lockHeld: s.lockHeld, underWay: true, since: f.Time,
 			missed: f.Cause == truth.CauseUnwatched}
 		m.reachGroup(f.Time)
@@ -69,6 +70,16 @@ func (m *model) applyShutdown(f *truth.Fact) {
 		}
 	}
 	m.advanceShutdown(f.Time)
+}
+
+// forgetLastShutdown notes of which pods the end is over: static ones that run again.
+func (m *model) forgetLastShutdown(now time.Time) {
+	isOver := !now.Before(m.shutdownEffectUntil())
+	for _, p := range m.podsInOrder {
+		if isOver && p.static && p.liveContainers > 0 && p.lastStartedAt.After(m.shutdown.endedAt) {
+			p.shutDown = false
+		}
+	}
 }
 
 // reachGroup records that the next group may begin to end.
