@@ -45,6 +45,7 @@ func (o *reclaim) checkFact(m *model, f *truth.Fact) *finding {
 			o.removed = map[string]bool{}
 		}
 		o.removed[f.Image] = true
+		return o.findEarlyImage(m, f)
 	case truth.ContainerRemoved:
 		return o.findNeedlessRemoval(m, f)
 	case truth.EventRecorded:
@@ -92,10 +93,9 @@ func (o *reclaim) findUnreclaimed(m *model, f *truth.Fact) *finding {
 		return len(sources) > 0 &&
 			!slices.ContainsFunc(sources, func(source string) bool { return !has(source) })
 	}
-	if lacks(m.hasLayers) {
-		if problem := o.findLeftContainer(m, f); problem != nil {
-			return problem
-		}
+	if c := m.leftContainer(f.Time); c != nil && lacks(m.hasLayers) {
+		return findingf("pod %s is evicted for a file system, but %s is left, whose pod has ended %v ago",
+			m.pods[f.PodUID], c, f.Time.Sub(c.pod.terminalAt).Round(time.Second))
 	}
 	if !lacks(m.hasImages) || f.Time.Sub(m.agentStartedAt) <= imageAgeMin {
 		return nil
@@ -127,17 +127,33 @@ func findLeftImage(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
-// findLeftContainer returns which container could have been removed before an eviction.
-func (o *reclaim) findLeftContainer(m *model, f *truth.Fact) *finding {
+// findEarlyImage returns that an image was removed for an eviction, although a container is left
+// that goes first: it can only be made again from the image.
+func (o *reclaim) findEarlyImage(m *model, f *truth.Fact) *finding {
+	isShared := func(source string) bool { return m.hasLayers(source) && m.hasImages(source) }
+	since := f.Time.Add(-imageReclaimBound)
+	if f.Cause != "" || m.opts.ImageGC.AgeMax > 0 || m.isImageDiskFull() ||
+		m.pressure.lastStarved(isShared).Before(since) || m.agentStartedAt.After(since) ||
+		m.anyFaultPossible(since, f.Time, reclaimCalls...) {
+		return nil // it may have been removed for another reason, or by an earlier agent
+	}
+	if c := m.leftContainer(f.Time); c != nil {
+		return findingf("image %s is removed for an eviction, but %s is left, whose pod has ended %v ago",
+			f.Image, c, f.Time.Sub(c.pod.terminalAt).Round(time.Second))
+	}
+	return nil
+}
+
+// leftContainer returns a container that should have been removed for the space by now.
+func (m *model) leftContainer(now time.Time) *container {
 	for _, p := range m.podsInOrder {
 		if p.static || p.terminalAt.IsZero() || p.externalPhase != "" || p.liveContainers > 0 ||
-			len(p.specs) != 1 || f.Time.Sub(later(p.terminalAt, m.agentStartedAt)) <= reclaimBound {
+			len(p.specs) != 1 || now.Sub(later(p.terminalAt, m.agentStartedAt)) <= reclaimBound {
 			continue
 		}
 		for _, c := range p.containers {
-			if c.state == exited && f.Time.Sub(c.exitedAt) > reclaimBound {
-				return findingf("pod %s is evicted for a file system, but %s is left, whose pod has ended "+
-					"%v ago", m.pods[f.PodUID], c, f.Time.Sub(p.terminalAt).Round(time.Second))
+			if c.state == exited && now.Sub(c.exitedAt) > reclaimBound {
+				return c
 			}
 		}
 	}
