@@ -72,7 +72,7 @@ func (m *model) applyShutdown(f *truth.Fact) {
 	m.advanceShutdown(f.Time)
 }
 
-// forgetLastShutdown notes which pods run again after the last shutdown has ended them: static ones.
+// forgetLastShutdown notes which pods run again after the last shutdown ended them: static ones.
 func (m *model) forgetLastShutdown(now time.Time) {
 	isOver := !now.Before(m.shutdownEffectUntil())
 	for _, p := range m.podsInOrder {
