@@ -55,9 +55,7 @@ func (g *gatedPort) Do(eff world.Effect) {
 	if r.current != g.incarnation {
 		return // the agent was killed before this effect
 	}
-	if eff.Op != 0 {
-		r.oracles.CallIssued(r.agenda.Now(), &eff)
-	}
+	r.oracles.EffectIssued(r.agenda.Now(), &eff)
 	counted := isCounted(eff.Body)
 	if counted {
 		r.effects++

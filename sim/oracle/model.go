@@ -97,7 +97,7 @@ func newModel(opts Options) *model {
 	for _, image := range opts.AbsentImages {
 		absent[image] = true
 	}
-	return &model{given: givenPods{},
+	return &model{given: newGivenPods(),
 		opts: opts, pods: map[string]*pod{}, fullNames: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
 		logLinks: map[string]*container{},
@@ -309,7 +309,7 @@ func (m *model) agentStarted(now time.Time) {
 	clear(m.csi.inFlight)
 	m.csi.stats = newCSIStatsModel()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
-	m.given = givenPods{}
+	m.given = newGivenPods()
 	for _, p := range m.podsInOrder {
 		if p.spec == nil {
 			p.minGrace = min(p.minGrace, orphanGrace)

@@ -8,6 +8,14 @@ import (
 	"seedlet.dev/world"
 )
 
+// EffectIssued reports that the agent issues an effect, which may be a call.
+func (s *Set) EffectIssued(now time.Time, eff *world.Effect) {
+	s.model.given.asked(eff)
+	if eff.Op != 0 {
+		s.CallIssued(now, eff)
+	}
+}
+
 // CallIssued reports that the agent issues a call.
 func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	s.Called(now, eff.Body)

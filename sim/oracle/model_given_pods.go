@@ -6,13 +6,28 @@ import (
 	"seedlet.dev/world"
 )
 
-// givenPods is when the API server has first given each pod to the incarnation of the agent that
-// runs, by UID: in a list, or as a change.
-type givenPods map[string]time.Time
+// givenPods is what the API server has given to the incarnation of the agent that runs.
+type givenPods struct {
+	at map[string]time.Time // when each pod was first given, by UID: in a list, or as a change
+	// watch is the watch of the pods, zero before it begins, and listedAt when it first had all of them.
+	watch    world.WatchID
+	listedAt time.Time
+}
 
-func (g givenPods) received(now time.Time, ev *world.Event) {
+func newGivenPods() givenPods { return givenPods{at: map[string]time.Time{}} }
+
+func (g *givenPods) asked(eff *world.Effect) {
+	if w, isWatch := eff.Body.(*world.WatchObjects); isWatch && w.Resource == world.ResourcePods {
+		g.watch = w.Watch
+	}
+}
+
+func (g *givenPods) received(now time.Time, ev *world.Event) {
 	switch body := ev.Body.(type) {
 	case *world.ObjectsListed:
+		if body.Watch == g.watch && g.listedAt.IsZero() {
+			g.listedAt = now
+		}
 		for i := range body.Objects {
 			g.note(now, &body.Objects[i])
 		}
@@ -21,11 +36,11 @@ func (g givenPods) received(now time.Time, ev *world.Event) {
 	}
 }
 
-func (g givenPods) note(now time.Time, o *world.Object) {
+func (g *givenPods) note(now time.Time, o *world.Object) {
 	if o.Pod == nil {
 		return
 	}
-	if uid := string(o.Pod.UID); g[uid].IsZero() {
-		g[uid] = now
+	if uid := string(o.Pod.UID); g.at[uid].IsZero() {
+		g.at[uid] = now
 	}
 }

@@ -141,7 +141,7 @@ func (m *model) mayBeUnknown(c *container, now time.Time) bool {
 // came, may not have reached the API server since, and was not given the pod.
 func (p *pod) mayBeUnlisted(now time.Time) bool {
 	m := p.model
-	given, isGiven := m.given[p.uid]
+	given, isGiven := m.given.at[p.uid]
 	return !p.static && m.agentStartedAt.After(p.firstDesiredAt) &&
 		(!isGiven || now.Sub(given) < releaseNoticeBound) &&
 		m.faultPossible("WatchObjects", m.agentStartedAt, now)
@@ -152,7 +152,7 @@ func (p *pod) mayBeUnlisted(now time.Time) bool {
 // all pods waits.
 func (p *pod) mayBeOverlooked(now time.Time) bool {
 	m := p.model
-	_, isGiven := m.given[p.uid]
+	_, isGiven := m.given.at[p.uid]
 	isOver := now.Sub(m.shutdown.since) >= m.opts.Shutdown.total()-time.Second
 	return p.mayBeUnlisted(now) && (isOver || isGiven)
 }
@@ -249,6 +249,10 @@ const groupBeginBound = 5 * time.Second
 // take to begin with a group: it waits to know all pods, and asks the runtime for everything.
 const restartBeginBound = 15 * time.Second
 
+// podsAwaitedBound is how long an agent waits to know the pods of the API server before it ends those
+// that it knows.
+const podsAwaitedBound = 10 * time.Second
+
 // shutdownBegins returns since when the agent that runs now ends the pods, at the latest, and
 // whether it must know of the shutdown. An agent that was started in the middle begins with the
 // first group again, once logind has answered.
@@ -259,11 +263,21 @@ func (m *model) shutdownBegins() (time.Time, bool) {
 	case m.agentDown:
 		return time.Time{}, false
 	case m.agentUpSince(s.since.Add(-startNoticeBound)):
-		return s.since, !s.missed
+		return later(s.since, m.podsAwaitedUntil()), !s.missed
 	case known.Before(s.since) || known.Before(m.agentStartedAt):
 		return time.Time{}, false
 	}
 	return known.Add(restartBeginBound), true
+}
+
+// podsAwaitedUntil returns until when an agent that did not know the pods of the API server when the
+// shutdown was announced may wait for them.
+func (m *model) podsAwaitedUntil() time.Time {
+	until, listed := m.shutdown.since.Add(podsAwaitedBound), m.given.listedAt
+	if m.given.watch == 0 || !listed.IsZero() && listed.Before(until) {
+		return listed
+	}
+	return until
 }
 
 // findLateGroup returns which pod should end by now, because it is the turn of its group.
@@ -278,7 +292,7 @@ func (m *model) findLateGroup(now time.Time) *finding {
 			now.Before(p.setAsideUntil) || p.mayBeUnlisted(now) {
 			continue
 		}
-		began := later(m.turnOf(p.shutdownGroup(), begins), m.given[p.uid])
+		began := later(m.turnOf(p.shutdownGroup(), begins), m.given.at[p.uid])
 		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
 			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, endCalls...) {
 			continue
