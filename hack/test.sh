@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # Property tests use the same seed in every run, so that a commit either passes or fails.
 export RAPID_SEED=${RAPID_SEED:-1} RAPID_NOFAILFILE=${RAPID_NOFAILFILE:-true}
 
-# One in three of the mutants of the simulator's tests; all of them with MUTANTS=all.
+# One in six of the mutants of the simulator's tests; all of them with MUTANTS=all.
 export MUTANTS=${MUTANTS:-sample}
 
 failed=()

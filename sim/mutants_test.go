@@ -2965,7 +2965,7 @@ func TestMutantsAreFound(t *testing.T) {
 
 // sampledOf is of how many mutants one is run if MUTANTS is sample, as in make test: all of them
 // take half an hour on two cores.
-const sampledOf = 3
+const sampledOf = 6
 
 // isSampled reports whether a mutant is run. The sample follows from the names of mutants and the
 // source files that they change: a commit has one sample, and each change of a file another one.

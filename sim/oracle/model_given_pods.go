@@ -9,7 +9,7 @@ import (
 // givenPods is what the API server has given to the incarnation of the agent that runs.
 type givenPods struct {
 	at map[string]time.Time // when each pod was first given, by UID: in a list, or as a change
-	// watch is the watch of the pods, zero before it begins, and listedAt when it first had all of them.
+	// watch is that of the pods, zero before it begins, and listedAt is when it first had all of them.
 	watch    world.WatchID
 	listedAt time.Time
 }

@@ -249,8 +249,8 @@ const groupBeginBound = 5 * time.Second
 // take to begin with a group: it waits to know all pods, and asks the runtime for everything.
 const restartBeginBound = 15 * time.Second
 
-// podsAwaitedBound is how long an agent waits to know the pods of the API server before it ends those
-// that it knows.
+// podsAwaitedBound is how long an agent waits to know the pods of the API server before it ends
+// those that it knows.
 const podsAwaitedBound = 10 * time.Second
 
 // shutdownBegins returns since when the agent that runs now ends the pods, at the latest, and
@@ -270,8 +270,8 @@ func (m *model) shutdownBegins() (time.Time, bool) {
 	return known.Add(restartBeginBound), true
 }
 
-// podsAwaitedUntil returns until when an agent that did not know the pods of the API server when the
-// shutdown was announced may wait for them.
+// podsAwaitedUntil returns until when an agent that did not know the pods of the API server when
+// the shutdown was announced may wait for them.
 func (m *model) podsAwaitedUntil() time.Time {
 	until, listed := m.shutdown.since.Add(podsAwaitedBound), m.given.listedAt
 	if m.given.watch == 0 || !listed.IsZero() && listed.Before(until) {

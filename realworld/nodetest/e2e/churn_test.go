@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	churnKills    = 100
+	churnKills    = 60
 	churnPodCount = 20
 )
 
 var churnSeed = flag.Uint64("churn-seed", 0,
 	"the seed of TestChurn and TestCluster; zero for a random one")
 
-// TestChurn kills the agent a hundred times at random moments, while twenty pods are added,
+// TestChurn kills the agent sixty times at random moments, while twenty pods are added,
 // replaced and removed. The connections that the containers hold show what really runs: no attempt
 // of a container is started twice, and no two containers of one pod run at once. After the last
 // kill every pod reaches its desired state. Removed pods leave nothing on the node.
