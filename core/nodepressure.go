@@ -26,7 +26,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 	s := &a.state
 	env := &eviction.Env{Effects: &a.effects, Node: nodeobject.Reference(s.Node.Name),
 		PodsMemoryMax:    s.QOS.Limits.MemoryBytes,
-		RemoveContainers: a.collectContainers, AreContainersRemoved: a.areContainersCollected,
+		RemoveContainers: a.reclaimContainers, AreContainersRemoved: a.areContainersReclaimed,
 		KeepContainers: a.keepContainers, IsRemoving: a.isReclaiming,
 		RemoveImages: func() {
 			s.ImageGC.RequestRemovalOfUnused(s.Now)
@@ -35,7 +35,7 @@ func (a *Agent) evictionEnv() *eviction.Env {
 		AreImagesRemoved: s.ImageGC.HasRemovedUnused,
 		Candidates:       a.evictionCandidates, Evict: a.evict, Hasten: a.hastenVictim,
 		Listed:       a.hasListedAPIPods() && !s.Relist.AsOf.IsZero() && len(s.PendingAPIPods) == 0,
-		LacksRecords: a.lacksRecords, DiskFreedBy: a.diskFreedBy,
+		LacksRecords: a.lacksRecords, LimitsFreedBy: a.limitsFreedBy,
 		RecordAge: func(signal eviction.Signal, age time.Duration) {
 			s.Metrics.EvictionStatsAge.Observe(string(signal), defaultBounds, age)
 		}}
@@ -70,10 +70,10 @@ func (a *Agent) lacksRecords() bool {
 	})
 }
 
-// diskFreedBy returns by when the pods that were evicted for limits of their own will have given
+// limitsFreedBy returns by when the pods that were evicted for limits of their own will have given
 // back what they hold of a disk; zero if there is none. A kubelet waits for them as well, also
 // before it evicts a pod for memory: it checks the limits first, and then evicts none.
-func (a *Agent) diskFreedBy() time.Time {
+func (a *Agent) limitsFreedBy() time.Time {
 	var by time.Time
 	for _, uid := range a.podUIDs {
 		p := a.state.Pods[uid]
@@ -98,16 +98,16 @@ func (a *Agent) adoptEvicted(p *pod.Pod) {
 	if isEnding && end.UnderPressure && p.Record.Loaded {
 		m.AdoptVictim(p.UID, end.Since.Add(end.Grace), a.state.Now)
 	}
-	if m.Waits {
+	if m.Postponed {
 		a.queue.enqueue(eviction.Owner)
 	}
 }
 
-// collectContainers has the containers of all pods removed that have ended. Static pods keep
+// reclaimContainers has the containers of all pods removed that have ended. Static pods keep
 // theirs, which say that they have run.
-func (a *Agent) collectContainers() {
+func (a *Agent) reclaimContainers() {
 	for _, uid := range a.podUIDs {
-		if p := a.state.Pods[uid]; a.isAPIPod(p) && p.CollectRuns() {
+		if p := a.state.Pods[uid]; a.isAPIPod(p) && p.ReclaimRuns() {
 			a.enqueuePod(uid)
 			a.queue.enqueue(statuswriter.Key(uid))
 		}
@@ -135,7 +135,7 @@ func (a *Agent) releaseRuns(p *pod.Pod, final *v1.PodStatus) time.Time {
 	}
 	if !isWritten {
 		v := a.state.Eviction.Victim
-		isNeeded := p.CollectsRuns || v != nil && v.UID == p.UID && v.HoldsDisk
+		isNeeded := p.ReclaimsRuns || v != nil && v.UID == p.UID && v.HoldsDisk
 		if !isNeeded || final == nil || !pod.IsTerminal(final.Phase) || p.HasUnknownExits() ||
 			p.UnreportedTerminalPhase() != "" {
 			return time.Time{}
@@ -153,27 +153,27 @@ func (a *Agent) releaseRuns(p *pod.Pod, final *v1.PodStatus) time.Time {
 // isReclaiming reports whether a container or an image is being removed for the space.
 func (a *Agent) isReclaiming() bool {
 	return a.state.ImageGC.IsRemovingUnused() || slices.ContainsFunc(a.podUIDs, func(uid string) bool {
-		return a.state.Pods[uid].IsCollecting()
+		return a.state.Pods[uid].IsReclaiming()
 	})
 }
 
-// keepContainers has the containers kept that collectContainers has not removed: those of a pod
+// keepContainers has the containers kept that reclaimContainers has not removed: those of a pod
 // whose record cannot be written, say, are not removed later, when the node may have space.
 func (a *Agent) keepContainers() {
 	for _, uid := range a.podUIDs {
-		a.state.Pods[uid].CollectsRuns = false
+		a.state.Pods[uid].ReclaimsRuns = false
 	}
 }
 
-func (a *Agent) areContainersCollected() bool {
+func (a *Agent) areContainersReclaimed() bool {
 	return !slices.ContainsFunc(a.podUIDs, func(uid string) bool {
-		return !a.state.Pods[uid].IsCollected()
+		return !a.state.Pods[uid].AreRunsReclaimed()
 	})
 }
 
-// noteCollected is called after a pod was planned.
-func (a *Agent) noteCollected(p *pod.Pod) {
-	removed, ended := p.NoteCollected()
+// noteReclaimed is called after a pod was planned.
+func (a *Agent) noteReclaimed(p *pod.Pod) {
+	removed, ended := p.NoteReclaimed()
 	if removed {
 		a.state.Eviction.NoteRemoval(a.state.Now)
 	}
@@ -223,7 +223,7 @@ func (a *Agent) adoptPressure() {
 func (a *Agent) noteVictim(p *pod.Pod) {
 	if p.OverLimit && p.HasFreedDisk() {
 		p.OverLimit = false
-		a.state.Eviction.NoteDiskFreed(a.state.Now)
+		a.state.Eviction.NoteLimitFreed(a.state.Now)
 	}
 	v := a.state.Eviction.Victim
 	if v != nil && v.UID == p.UID && p.HasUnmounted() && (!v.HoldsDisk || p.HasFreedDisk()) {

@@ -44,20 +44,20 @@ func TestDirectoriesOfPodsAreMeasured(t *testing.T) {
 func TestOnlyRemovalsAreNoted(t *testing.T) {
 	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
 	n.agent.state.Eviction.ReclaimSince = n.now
-	n.agent.collectContainers()
+	n.agent.reclaimContainers()
 	running, deleted := n.agent.state.Pods["u1"], n.agent.state.Pods["u2"]
-	n.agent.noteCollected(running)
-	deleted.Stage, deleted.CollectsRuns, deleted.CollectsLeft = pod.Terminated, true, 1
+	n.agent.noteReclaimed(running)
+	deleted.Stage, deleted.ReclaimsRuns, deleted.RunsLeft = pod.Terminated, true, 1
 	deleted.NoLongerDesired = true
-	n.agent.noteCollected(deleted)
+	n.agent.noteReclaimed(deleted)
 	if at := n.agent.state.Eviction.RemovedAt; !at.IsZero() {
 		t.Errorf("a removal is noted at %v, although there was none", at)
 	}
-	deleted.CollectsRuns, deleted.CollectsLeft, deleted.NoLongerDesired = true, 1, false
+	deleted.ReclaimsRuns, deleted.RunsLeft, deleted.NoLongerDesired = true, 1, false
 	deleted.Containers = nil
-	n.agent.noteCollected(deleted)
-	if at := n.agent.state.Eviction.RemovedAt; at.IsZero() || deleted.CollectsRuns {
-		t.Errorf("noted at %v after a removal, %t", at, deleted.CollectsRuns)
+	n.agent.noteReclaimed(deleted)
+	if at := n.agent.state.Eviction.RemovedAt; at.IsZero() || deleted.ReclaimsRuns {
+		t.Errorf("noted at %v after a removal, %t", at, deleted.ReclaimsRuns)
 	}
 }
 
@@ -108,11 +108,11 @@ func TestContainersAreKeptAfterAReclaim(t *testing.T) {
 			Inodes: 1000, InodesFree: 900}
 	}
 	for range 30 {
-		if n.advance(time.Second); p.CollectsRuns {
+		if n.advance(time.Second); p.ReclaimsRuns {
 			break
 		}
 	}
-	if p.Stage != pod.Terminated || !p.CollectsRuns {
+	if p.Stage != pod.Terminated || !p.ReclaimsRuns {
 		t.Fatalf("stage %v: no container is to be removed, although the disk is short of space", p.Stage)
 	}
 	available = 1 << 39
@@ -128,11 +128,11 @@ func TestContainersAreKeptAfterAReclaim(t *testing.T) {
 func TestWhenLimitsFreeADisk(t *testing.T) {
 	p := withRequests(apiPodNamed("a", "u1"), "100m", 0)
 	n := bootWithPods(nil, p, apiPodNamed("b", "u2"))
-	if by := n.agent.diskFreedBy(); !by.IsZero() {
+	if by := n.agent.limitsFreedBy(); !by.IsZero() {
 		t.Errorf("%v without an eviction", by)
 	}
 	n.agent.state.Pods["u2"].Evict("low", time.Second, n.now)
-	if by := n.agent.diskFreedBy(); !by.IsZero() {
+	if by := n.agent.limitsFreedBy(); !by.IsZero() {
 		t.Errorf("%v for the victim of a shortage", by)
 	}
 	a := n.agent.state.Pods["u1"]
@@ -140,16 +140,16 @@ func TestWhenLimitsFreeADisk(t *testing.T) {
 	a.Termination = pod.Termination{Reason: pod.ReasonEvicted, Phase: v1.PodFailed,
 		Grace: time.Second, Since: n.now}
 	a.OverLimit = true
-	if by := n.agent.diskFreedBy(); !by.Equal(n.now.Add(31 * time.Second)) {
+	if by := n.agent.limitsFreedBy(); !by.Equal(n.now.Add(31 * time.Second)) {
 		t.Errorf("%v, want 31 s after %v", by, n.now)
 	}
 	n.agent.enqueuePod("u1")
 	n.agent.enqueuePod("u2")
 	n.advance(10 * time.Second)
-	if by := n.agent.diskFreedBy(); a.Stage != pod.Terminated || !by.IsZero() {
+	if by := n.agent.limitsFreedBy(); a.Stage != pod.Terminated || !by.IsZero() {
 		t.Errorf("%v after the pod has ended", by)
 	}
-	if n.agent.state.Eviction.DiskFreedAt.IsZero() {
+	if n.agent.state.Eviction.LimitsFreedAt.IsZero() {
 		t.Error("the disk is not observed again")
 	}
 }
@@ -240,7 +240,7 @@ func TestEndOfPressureHasResizesLookedAt(t *testing.T) {
 	}
 	e, queue := &r.agent.state.Eviction, &r.agent.queue
 	for i := range e.Thresholds {
-		e.Thresholds[i].MetSince, e.Thresholds[i].Starved = time.Time{}, false
+		e.Thresholds[i].MetSince, e.Thresholds[i].MetForGrace = time.Time{}, false
 	}
 	e.LastMet, e.Sources[1].Op, *queue = nil, 9999, planQueue{}
 	r.agent.handleEvictionCompletion(9999, world.Event{Op: 9999, Time: r.now,

@@ -213,7 +213,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	a.noteShutdownProgress(p)
 	a.adoptEvicted(p)
 	a.noteVictim(p)
-	a.noteCollected(p)
+	a.noteReclaimed(p)
 	if p.IsEvicted() && !evicted {
 		a.state.Metrics.Evicted.Increment(string(p.Storage.Usage.Exceeded.Kind))
 	}

@@ -43,9 +43,9 @@ func (a *Agent) planStatus(uid string) time.Time {
 	} else if served := a.reportedPod(uid); served != nil && served.Status.Phase != v1.PodUnknown {
 		desired.Status, desired.ChangeSoon = &served.Status, p != nil && podstatus.IsAboutToChange(p)
 		a.effects.CountWork(workOfStatus(&served.Status))
-		if p != nil && a.isAPIPod(p) && p.UnreportedTerminalPhase() != "" { // not on a mirror
+		if p != nil && p.Status.ReportedFirst != "" {
 			ended := served.Status
-			ended.Phase, desired.Status = p.UnreportedTerminalPhase(), &ended
+			ended.Phase, desired.Status = p.Status.ReportedFirst, &ended
 		}
 	}
 	if p != nil && a.hasEarlierStatus(p) {

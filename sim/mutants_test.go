@@ -159,7 +159,7 @@ var mutants = []mutant{
 		name:     "the containers of an evicted pod stay",
 		file:     "core/nodepressure.go",
 		old:      "p.MayLoseRuns || !p.WantsRunsRemoved() {",
-		new:      "p.MayLoseRuns || !p.CollectsRuns {",
+		new:      "p.MayLoseRuns || !p.ReclaimsRuns {",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
@@ -2010,8 +2010,8 @@ var mutants = []mutant{
 	{
 		name:     "the containers of static pods that have ended are removed for the space",
 		file:     "core/nodepressure.go",
-		old:      "a.isAPIPod(p) && p.CollectRuns() {\n",
-		new:      "p.CollectRuns() {\n\t\t\tp.MayLoseRuns = p.MayLoseRuns || !a.isAPIPod(p)\n",
+		old:      "a.isAPIPod(p) && p.ReclaimRuns() {\n",
+		new:      "p.ReclaimRuns() {\n\t\t\tp.MayLoseRuns = p.MayLoseRuns || !a.isAPIPod(p)\n",
 		scenario: "disk-full", seeds: "1-50",
 	},
 	{
@@ -2160,15 +2160,15 @@ var mutants = []mutant{
 	{
 		name:     "a soft threshold does not wait for its grace period",
 		file:     "core/eviction/observe.go",
-		old:      "t.Starved = now.Sub(t.MetSince) >= t.Grace",
-		new:      "t.Starved = true",
+		old:      "t.MetForGrace = now.Sub(t.MetSince) >= t.Grace",
+		new:      "t.MetForGrace = true",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{
 		name:     "a hard threshold waits for the grace period of a soft one",
 		file:     "core/eviction/observe.go",
-		old:      "t.Starved = now.Sub(t.MetSince) >= t.Grace",
-		new:      "t.Starved = now.Sub(t.MetSince) >= t.Grace+2*time.Minute",
+		old:      "t.MetForGrace = now.Sub(t.MetSince) >= t.Grace",
+		new:      "t.MetForGrace = now.Sub(t.MetSince) >= t.Grace+2*time.Minute",
 		scenario: "memory-storm", seeds: "11-30",
 	},
 	{
@@ -2208,14 +2208,14 @@ var mutants = []mutant{
 	},
 	{
 		name:     "the containers of pods that have ended stay under pressure",
-		file:     "core/pod/collect.go",
+		file:     "core/pod/reclaim.go",
 		old:      "Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0\n",
 		new:      "Stage == Terminated && p.NoLongerDesired && len(p.Containers) > 0\n",
 		scenario: "disk-full", seeds: "9-28",
 	},
 	{
 		name:     "the containers of pods that have ended are removed at once",
-		file:     "core/pod/collect.go",
+		file:     "core/pod/reclaim.go",
 		old:      "	if !p.MayLoseRuns || !p.WantsRunsRemoved() || p.HasUnknownExits() {\n",
 		new:      "	if p.HasUnknownExits() {\n",
 		scenario: "disk-full", seeds: "1-300",
@@ -2349,8 +2349,8 @@ var mutants = []mutant{
 	{
 		name: "the soft threshold of a file system evicts no pod",
 		file: "core/eviction/observe.go",
-		old:  "t.Starved = now.Sub(t.MetSince) >= t.Grace",
-		new: "t.Starved = now.Sub(t.MetSince) >= t.Grace &&\n" +
+		old:  "t.MetForGrace = now.Sub(t.MetSince) >= t.Grace",
+		new: "t.MetForGrace = now.Sub(t.MetSince) >= t.Grace &&\n" +
 			"				(t.Grace == 0 || t.Signal.condition() == v1.NodeMemoryPressure)",
 		scenario: "disk-full", seeds: "40-60",
 	},
@@ -2645,8 +2645,8 @@ var mutants = []mutant{
 	{
 		name:     "the minimum reclaim does not count",
 		file:     "core/eviction/threshold.go",
-		old:      "	if t.Starved {\n",
-		new:      "	if !t.Starved {\n",
+		old:      "	if t.MetForGrace {\n",
+		new:      "	if !t.MetForGrace {\n",
 		scenario: "memory-storm", seeds: "1-300",
 	},
 	{

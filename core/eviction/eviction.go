@@ -125,24 +125,25 @@ type Manager struct {
 	Decided bool `json:"decided,omitempty"`
 	Adopted bool `json:"adopted,omitempty"` // see Adopt
 
-	// ListedAt is when all pods were known. Waits is set while no pod is evicted because it is not
-	// known yet whether an earlier agent has evicted one or, with WaitsForDisk, because a pod ends
-	// that has exceeded its own limit of a disk.
-	ListedAt     time.Time `json:"listedAt"`
-	Waits        bool      `json:"waits,omitempty"`
-	WaitsForDisk bool      `json:"waitsForDisk,omitempty"`
-	// DiskWaitSince is since when the disks have waited for such pods, whose authors could make more
-	// of them; zero: they have not. DiskFreedAt is when the last one has given back what it held.
-	DiskWaitSince time.Time `json:"diskWaitSince,omitzero"`
-	DiskFreedAt   time.Time `json:"diskFreedAt,omitzero"`
+	// ListedAt is when all pods were known. Postponed is set while no pod is evicted because it is not
+	// known yet whether an earlier agent has evicted one or, with PostponedForLimits, because a pod
+	// ends that has exceeded its own limit of a disk.
+	ListedAt           time.Time `json:"listedAt"`
+	Postponed          bool      `json:"postponed,omitempty"`
+	PostponedForLimits bool      `json:"postponedForLimits,omitempty"`
+	// LimitsWaitSince is since when evictions for a disk have waited for such pods, whose authors
+	// could make more of them; zero: they have not. LimitsFreedAt is when the last such pod has given
+	// back what it held.
+	LimitsWaitSince time.Time `json:"limitsWaitSince,omitzero"`
+	LimitsFreedAt   time.Time `json:"limitsFreedAt,omitzero"`
 	// LayersHeldUntil is until when the runtime may hold the writable layers of containers that were
 	// removed for a file system.
 	LayersHeldUntil time.Time `json:"layersHeldUntil,omitzero"`
 	Attempt         *Attempt  `json:"attempt,omitempty"`
-	// DisksWait is set while a file system is short of space and memory is being observed, which comes
-	// first.
-	DisksWait     bool `json:"disksWait,omitempty"`
-	UsageFailures int  `json:"usageFailures,omitempty"` // to observe the pods, for this victim
+	// DisksAfterMemory is set while a file system is short of space and memory is being observed,
+	// which comes first.
+	DisksAfterMemory bool `json:"disksAfterMemory,omitempty"`
+	UsageFailures    int  `json:"usageFailures,omitempty"` // to observe the pods, for this victim
 	// AlertProblem is why the kernel does not report a shortage of memory, as it was logged.
 	AlertProblem string `json:"alertProblem,omitempty"`
 	// UsageStamp is the newest timestamp in the last statistics of the pods, by the runtime's clock.
@@ -243,12 +244,12 @@ type Env struct {
 	// agent has evicted the pod.
 	Listed       bool
 	LacksRecords func() bool
-	// DiskFreedBy returns by when the pods that were evicted for their own limits will have given back
-	// what they hold of a disk; zero if there is none.
-	DiskFreedBy func() time.Time
-	Evict       func(c Candidate, e Eviction)
-	Hasten      func(uid string, grace time.Duration) // shortens the grace period of the victim
-	RecordAge   func(s Signal, age time.Duration)     // of the observation behind a decision
+	// LimitsFreedBy returns by when the pods that were evicted for their own limits will have given
+	// back what they hold of a disk; zero if there is none.
+	LimitsFreedBy func() time.Time
+	Evict         func(c Candidate, e Eviction)
+	Hasten        func(uid string, grace time.Duration) // shortens the grace period of the victim
+	RecordAge     func(s Signal, age time.Duration)     // of the observation behind a decision
 }
 
 // Candidate is a pod that could be evicted.
@@ -282,7 +283,7 @@ func (m *Manager) Plan(env *Env) time.Time {
 	default:
 		victimUntil = v.Deadline
 	}
-	wake := timer.Soonest(victimUntil, timer.Soonest(m.planReclaim(env), m.planWait(env)))
+	wake := timer.Soonest(victimUntil, timer.Soonest(m.planReclaim(env), m.planPostponed(env)))
 	return timer.Soonest(wake, m.planSources(env))
 }
 
@@ -298,18 +299,18 @@ func (m *Manager) planSources(env *Env) time.Time {
 	return wake
 }
 
-// planWait has the node observed again once it is known which pods an earlier agent has evicted, or
-// those have ended that were over their limits of a disk: their ends may have freed much since the
-// observation that met the threshold.
-func (m *Manager) planWait(env *Env) time.Time {
-	if !m.Waits {
+// planPostponed has the node observed again once it is known which pods an earlier agent has
+// evicted, or those have ended that were over their limits of a disk: their ends may have freed
+// much since the observation that met the threshold.
+func (m *Manager) planPostponed(env *Env) time.Time {
+	if !m.Postponed {
 		return time.Time{}
 	}
 	now := env.Effects.Now()
-	if until := m.awaitedUntil(m.WaitsForDisk, env); now.Before(until) {
+	if until := m.awaitedUntil(m.PostponedForLimits, env); now.Before(until) {
 		return until
 	}
-	m.Waits, m.WaitsForDisk = false, false
+	m.Postponed, m.PostponedForLimits = false, false
 	m.observeAgain(now)
 	return time.Time{}
 }
@@ -321,8 +322,8 @@ func (m *Manager) planWait(env *Env) time.Time {
 func (m *Manager) awaitedUntil(forDisk bool, env *Env) time.Time {
 	var until time.Time
 	if forDisk {
-		if until = env.DiskFreedBy(); !until.IsZero() && !m.DiskWaitSince.IsZero() {
-			until = timer.Soonest(until, m.DiskWaitSince.Add(immediateGrace+CleanupMax))
+		if until = env.LimitsFreedBy(); !until.IsZero() && !m.LimitsWaitSince.IsZero() {
+			until = timer.Soonest(until, m.LimitsWaitSince.Add(immediateGrace+CleanupMax))
 		}
 	}
 	switch {
@@ -334,32 +335,32 @@ func (m *Manager) awaitedUntil(forDisk bool, env *Env) time.Time {
 	return until
 }
 
-// wait has an attempt wait, and reports whether it has to.
-func (m *Manager) wait(forDisk bool, env *Env) bool {
+// postpone has an attempt wait, and reports whether it has to.
+func (m *Manager) postpone(forDisk bool, env *Env) bool {
 	now := env.Effects.Now()
 	if !now.Before(m.awaitedUntil(forDisk, env)) {
 		return false
 	}
-	m.Waits, m.WaitsForDisk = true, m.WaitsForDisk || forDisk
-	if forDisk && m.DiskWaitSince.IsZero() && now.Before(env.DiskFreedBy()) {
-		m.DiskWaitSince = now
+	m.Postponed, m.PostponedForLimits = true, m.PostponedForLimits || forDisk
+	if forDisk && m.LimitsWaitSince.IsZero() && now.Before(env.LimitsFreedBy()) {
+		m.LimitsWaitSince = now
 	}
 	return true
 }
 
-// NoteDiskFreed is called when a pod that was evicted for a limit of its own has given back what it
-// held of a disk: no earlier observation of a file system leads to a victim, and none while the
+// NoteLimitFreed is called when a pod that was evicted for a limit of its own has given back what
+// it held of a disk: no earlier observation of a file system leads to a victim, and none while the
 // runtime may hold its layers, as long as the disks may wait for such pods.
-func (m *Manager) NoteDiskFreed(now time.Time) {
-	if m.DiskWaitSince.IsZero() && m.isAnyStarved(Signal.isForDisk) {
-		m.DiskWaitSince = now
+func (m *Manager) NoteLimitFreed(now time.Time) {
+	if m.LimitsWaitSince.IsZero() && m.isAnyMetForGrace(Signal.isForDisk) {
+		m.LimitsWaitSince = now
 	}
 	until := now.Add(layersHeldMax)
-	if !m.DiskWaitSince.IsZero() {
+	if !m.LimitsWaitSince.IsZero() {
 		until = timer.Soonest(until,
-			m.DiskWaitSince.Add(immediateGrace+CleanupMax+layersHeldMax))
+			m.LimitsWaitSince.Add(immediateGrace+CleanupMax+layersHeldMax))
 	}
-	m.DiskFreedAt, m.LayersHeldUntil = now, timer.Later(m.LayersHeldUntil, until)
+	m.LimitsFreedAt, m.LayersHeldUntil = now, timer.Later(m.LayersHeldUntil, until)
 	for i := sourceNodefs; i < sourceCount; i++ {
 		m.Sources[i].NextAt = now
 	}
@@ -508,10 +509,10 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	m.Attempt = nil
 	switch {
-	case !m.isStarved(t) || m.wait(isForDisk, env) || m.mayHoldLayers(t):
+	case !m.needsVictim(t) || m.postpone(isForDisk, env) || m.mayHoldLayers(t):
 		return true // what was lacking has been freed meanwhile, or is about to be
 	case isForDisk && m.lacksMemory(): // memory comes first
-		m.Sources[sourceNode].NextAt, m.DisksWait = env.Effects.Now(), true
+		m.Sources[sourceNode].NextAt, m.DisksAfterMemory = env.Effects.Now(), true
 		return true
 	}
 	first, found := m.first(a, a.knownOf(env.Candidates(isForDisk)), t.Signal)
@@ -522,7 +523,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 	}
 	for i := range m.Thresholds {
 		other := &m.Thresholds[i]
-		if o, isObserved := m.Observed[other.Signal]; other.Starved && isObserved {
+		if o, isObserved := m.Observed[other.Signal]; other.MetForGrace && isObserved {
 			env.RecordAge(other.Signal, env.Effects.Now().Sub(o.AsOf))
 		}
 	}
@@ -530,7 +531,7 @@ func (m *Manager) planAttempt(env *Env) bool {
 	env.Evict(first, e)
 	m.UsageFailures = 0
 	if isForDisk {
-		m.DiskWaitSince = time.Time{}
+		m.LimitsWaitSince = time.Time{}
 	}
 	m.Victim = &Victim{UID: first.UID, Deadline: env.Effects.Now().Add(e.Grace + CleanupMax),
 		HoldsDisk: isForDisk, Soft: e.Grace > immediateGrace}
@@ -563,7 +564,7 @@ func (a *Attempt) knownOf(candidates []Candidate) []Candidate {
 func (m *Manager) hastenVictim(source int, env *Env) {
 	isHard := func(t Threshold) bool {
 		_, isObserved := m.Observed[t.Signal]
-		return t.Grace == 0 && t.Starved && isObserved && m.sourceOf(t.Signal) == source
+		return t.Grace == 0 && t.MetForGrace && isObserved && m.sourceOf(t.Signal) == source
 	}
 	if !m.Victim.Soft || !slices.ContainsFunc(m.Thresholds, isHard) {
 		return

@@ -47,7 +47,7 @@ type harness struct {
 	podsMemoryMax int64
 	unlisted      bool // not all pods are known
 	lacksRecords  bool
-	diskFreedBy   time.Time
+	limitsFreedBy time.Time
 	failsTrees    bool  // measurements of trees fail
 	failures      int   // of requests
 	events        int   // of the Node
@@ -79,7 +79,7 @@ func (h *harness) env() *Env {
 	return &Env{Effects: &h.effects, PodsMemoryMax: h.podsMemoryMax,
 		Candidates: func(bool) []Candidate { return h.candidates },
 		Listed:     !h.unlisted, LacksRecords: func() bool { return h.lacksRecords },
-		DiskFreedBy: func() time.Time { return h.diskFreedBy },
+		LimitsFreedBy: func() time.Time { return h.limitsFreedBy },
 		Evict: func(c Candidate, e Eviction) {
 			h.evicted = append(h.evicted, fmt.Sprintf("%s %v %s", c.UID, e.Grace, e.Message))
 			h.annotated = append(h.annotated, e.Annotations)
@@ -594,7 +594,7 @@ func TestMemoryRunsShortDuringAnAttempt(t *testing.T) {
 	h.addPod("a", 0, 0)
 	h.m.Observed = map[Signal]Observation{}
 	for i := range h.m.Thresholds {
-		h.m.Thresholds[i].Starved = true
+		h.m.Thresholds[i].MetForGrace = true
 		h.m.Observed[h.m.Thresholds[i].Signal] = Observation{AsOf: h.now}
 	}
 	h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Candidates: map[string]bool{"a": false},
@@ -616,10 +616,10 @@ func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 		EvictionHard: map[string]string{"nodefs.available": "15%", "imagefs.available": "1%"}})
 	h.addPod("a", 0, 0)
 	h.collected, h.reclaimed = true, true
-	h.diskFreedBy = h.now.Add(20 * time.Second)
+	h.limitsFreedBy = h.now.Add(20 * time.Second)
 	h.observeDisks(0, 2, 100)
 	h.observeDisks(period, 2, 100)
-	if h.expect("a pod is over its limit"); !h.m.Waits {
+	if h.expect("a pod is over its limit"); !h.m.Postponed {
 		t.Error("nothing is waited for")
 	}
 	h.observeDisks(period, 2, 100)
@@ -629,7 +629,7 @@ func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 
 	h = newHarness(t, &kubeletconfig.KubeletConfiguration{
 		EvictionHard: map[string]string{"memory.available": "25%"}})
-	h.diskFreedBy = h.now.Add(time.Minute)
+	h.limitsFreedBy = h.now.Add(time.Minute)
 	h.addPod("a", 0, 0)
 	if h.observe(100, map[string]int64{"a": 1}); len(h.evicted) != 1 {
 		t.Errorf("evicted %q for memory, want one", h.evicted)
@@ -640,17 +640,17 @@ func TestPodsOverTheirLimitsAreWaitedFor(t *testing.T) {
 			EvictionHard: map[string]string{"nodefs.available": "15%"}})
 		h.addPod("a", 0, 0)
 		h.m.Observed = map[Signal]Observation{NodefsAvailable: {AsOf: h.now}}
-		h.m.Thresholds[0].Starved = true
+		h.m.Thresholds[0].MetForGrace = true
 		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Candidates: map[string]bool{"a": false}}
 		return h
 	}
 	h = attempt()
-	h.diskFreedBy = h.now.Add(time.Second)
+	h.limitsFreedBy = h.now.Add(time.Second)
 	h.plan()
 	h.expect("a limit was noticed during the attempt")
 	h = attempt()
 	h.now = h.now.Add(time.Second)
-	h.m.NoteDiskFreed(h.now)
+	h.m.NoteLimitFreed(h.now)
 	h.plan()
 	h.expect("the disk was freed since it was observed")
 }
@@ -662,12 +662,12 @@ func TestWaitForLimitsEnds(t *testing.T) {
 	h.addPod("a", 0, 0)
 	h.collected, h.reclaimed = true, true
 	for range 3 {
-		h.diskFreedBy = h.now.Add(31 * time.Second)
+		h.limitsFreedBy = h.now.Add(31 * time.Second)
 		h.observeDisks(period, 2, 100)
 	}
 	h.expect("for half a minute")
 	for range 2 {
-		h.diskFreedBy = h.now.Add(31 * time.Second)
+		h.limitsFreedBy = h.now.Add(31 * time.Second)
 		h.observeDisks(period, 2, 100)
 	}
 	if len(h.evicted) != 1 {
@@ -682,20 +682,20 @@ func TestWaitForLimitsOfOneShortage(t *testing.T) {
 		"memory.available": "25%", "nodefs.available": "15%", "imagefs.available": "1%"}})
 	h.collected, h.reclaimed = true, true
 	h.m.ListedAt = time.Time{}
-	if env := h.env(); !h.m.wait(true, env) || !h.m.DiskWaitSince.IsZero() {
-		t.Errorf("waited since %v for pods over their limits, without any", h.m.DiskWaitSince)
+	if env := h.env(); !h.m.postpone(true, env) || !h.m.LimitsWaitSince.IsZero() {
+		t.Errorf("waited since %v for pods over their limits, without any", h.m.LimitsWaitSince)
 	}
-	h.m.DiskWaitSince = h.now
+	h.m.LimitsWaitSince = h.now
 	for i := range h.m.Thresholds {
-		h.m.Thresholds[i].Starved = h.m.Thresholds[i].Signal == NodefsAvailable
+		h.m.Thresholds[i].MetForGrace = h.m.Thresholds[i].Signal == NodefsAvailable
 	}
-	if h.m.startAttempt(sourceNodefs, h.env()); h.m.DiskWaitSince.IsZero() {
+	if h.m.respond(sourceNodefs, h.env()); h.m.LimitsWaitSince.IsZero() {
 		t.Error("the wait is forgotten while a disk is short")
 	}
 	for i := range h.m.Thresholds {
-		h.m.Thresholds[i].Starved = h.m.Thresholds[i].Signal == MemoryAvailable
+		h.m.Thresholds[i].MetForGrace = h.m.Thresholds[i].Signal == MemoryAvailable
 	}
-	if h.m.startAttempt(sourceNodefs, h.env()); !h.m.DiskWaitSince.IsZero() {
+	if h.m.respond(sourceNodefs, h.env()); !h.m.LimitsWaitSince.IsZero() {
 		t.Error("the wait is not forgotten while memory alone is short")
 	}
 }
@@ -710,7 +710,7 @@ func TestCandidatesOfSignal(t *testing.T) {
 		h.m.Attempt = &Attempt{Answered: true, HasTrees: true, Candidates: map[string]bool{"a": false},
 			Threshold: slices.IndexFunc(
 				h.m.Thresholds, func(t Threshold) bool { return t.Signal == signal })}
-		h.m.Thresholds[h.m.Attempt.Threshold].Starved = true
+		h.m.Thresholds[h.m.Attempt.Threshold].MetForGrace = true
 		env := h.env()
 		env.Candidates = func(forDisk bool) []Candidate {
 			if forDisk != disk {
@@ -784,7 +784,7 @@ func TestThresholdThatIsNotStarved(t *testing.T) {
 		t.Errorf("evicted %q, want one pod, for 200Mi", h.evicted)
 	}
 	for i := range h.m.Thresholds {
-		h.m.Thresholds[i].Starved = true
+		h.m.Thresholds[i].MetForGrace = true
 	}
 	h.m.Observed[PIDAvailable] = Observation{Available: 5, Capacity: 1000}
 	if shown, _ := h.m.shownThreshold("pids"); shown == nil || shown.Signal != PIDAvailable {

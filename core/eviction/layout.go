@@ -115,7 +115,7 @@ func (m *Manager) copyThresholds() {
 		default:
 			continue
 		}
-		t.MetSince, t.Starved = time.Time{}, false
+		t.MetSince, t.MetForGrace = time.Time{}, false
 		m.Thresholds = append(m.Thresholds, t)
 	}
 }

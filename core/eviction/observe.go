@@ -60,15 +60,15 @@ func (m *Manager) HandleCompletion(id world.OpID, ev world.Event, env *Env) bool
 	}
 	if ev.Err != nil {
 		m.noteFailure(source, ev, env)
-		if source == sourceNode && m.DisksWait {
-			m.startAttempt(source, env) // the disks need not wait any longer
+		if source == sourceNode && m.DisksAfterMemory {
+			m.respond(source, env) // the disks need not wait any longer
 		}
 		return false // the conditions stay as they are
 	}
 	m.observe(source, ev.Body, env)
 	before, decided := m.Pressure, m.Decided
 	m.evaluate(source, ev.Time)
-	m.startAttempt(source, env)
+	m.respond(source, env)
 	m.Decided = true
 	return !decided || !slices.Equal(before, m.Pressure)
 }
@@ -150,12 +150,12 @@ func (m *Manager) evaluate(source int, now time.Time) {
 		o, isObserved := m.Observed[t.Signal]
 		switch {
 		case isObserved && !t.isMet(&o):
-			t.MetSince, t.Starved = time.Time{}, false
+			t.MetSince, t.MetForGrace = time.Time{}, false
 		case isObserved:
 			if t.MetSince.IsZero() {
 				t.MetSince = now
 			}
-			t.Starved = now.Sub(t.MetSince) >= t.Grace
+			t.MetForGrace = now.Sub(t.MetSince) >= t.Grace
 			m.noteMet(t.Signal.condition(), now)
 		case !t.MetSince.IsZero(): // the observation lacks the signal: the threshold stays met
 			m.noteMet(t.Signal.condition(), now)
@@ -198,11 +198,12 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 	m.LastMet[c] = now
 }
 
-// startAttempt starts the search for a victim if the newest observation meets a threshold for its
-// grace period. Memory comes before all other resources, and a hard threshold before a soft one. A
-// file system waits while memory is being observed or is short (byEvictionPriority in
+// respond does what the newest observation of a source asks for, if a threshold is met for its
+// grace period: it hastens the victim of a soft one, has containers and images removed, or starts
+// the search for a victim. Memory comes before all other resources, and a hard threshold before a
+// soft one. A file system waits while memory is being observed or is short (byEvictionPriority in
 // pkg/kubelet/eviction/helpers.go, by which a kubelet sorts all thresholds).
-func (m *Manager) startAttempt(source int, env *Env) {
+func (m *Manager) respond(source int, env *Env) {
 	if m.Victim != nil {
 		m.hastenVictim(source, env)
 		return
@@ -210,26 +211,26 @@ func (m *Manager) startAttempt(source int, env *Env) {
 	if m.Attempt != nil {
 		return
 	}
-	if !m.isAnyStarved(Signal.isForDisk) {
-		m.DiskWaitSince = time.Time{}
+	if !m.isAnyMetForGrace(Signal.isForDisk) {
+		m.LimitsWaitSince = time.Time{}
 	}
 	isNode := source == sourceNode
 	chosen := -1
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
-		isAsked := m.sourceOf(t.Signal) == source || isNode && m.DisksWait
-		if isAsked && m.isStarved(t) && (chosen < 0 || t.isBefore(&m.Thresholds[chosen])) {
+		isAsked := m.sourceOf(t.Signal) == source || isNode && m.DisksAfterMemory
+		if isAsked && m.needsVictim(t) && (chosen < 0 || t.isBefore(&m.Thresholds[chosen])) {
 			chosen = i
 		}
 	}
 	if isNode {
-		m.DisksWait = false
+		m.DisksAfterMemory = false
 	} else if chosen >= 0 && (m.Sources[sourceNode].Op != 0 || m.lacksMemory()) {
-		m.DisksWait = true
+		m.DisksAfterMemory = true
 		return
 	}
 	if chosen < 0 {
-		if !m.isAnyStarved(func(Signal) bool { return true }) {
+		if !m.isAnyMetForGrace(func(Signal) bool { return true }) {
 			m.UsageFailures = 0
 		}
 		return
@@ -246,19 +247,19 @@ func (m *Manager) startAttempt(source int, env *Env) {
 		}
 		return
 	}
-	if m.wait(t.Signal.isForDisk(), env) || m.mayHoldLayers(t) {
+	if m.postpone(t.Signal.isForDisk(), env) || m.mayHoldLayers(t) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
 	m.reportReclaim(chosen, env)
 }
 
-// isStarved reports whether a threshold is met for its grace period by an observation that was
+// needsVictim reports whether a threshold is met for its grace period by an observation that was
 // asked for after the last victim and the last reclaim.
-func (m *Manager) isStarved(t *Threshold) bool {
+func (m *Manager) needsVictim(t *Threshold) bool {
 	o, isObserved := m.Observed[t.Signal]
-	return t.Starved && isObserved && !o.AsOf.Before(m.NotBefore) &&
-		(!t.Signal.isForDisk() || !o.AsOf.Before(m.DiskFreedAt)) &&
+	return t.MetForGrace && isObserved && !o.AsOf.Before(m.NotBefore) &&
+		(!t.Signal.isForDisk() || !o.AsOf.Before(m.LimitsFreedAt)) &&
 		!o.AsOf.Before(m.Sources[m.sourceOf(t.Signal)].FailedAt)
 }
 
@@ -273,10 +274,10 @@ func (m *Manager) mayHoldLayers(t *Threshold) bool {
 	return m.Observed[t.Signal].AsOf.Before(until)
 }
 
-// isAnyStarved reports whether the threshold of a signal of a kind is starved.
-func (m *Manager) isAnyStarved(isOfKind func(Signal) bool) bool {
+// isAnyMetForGrace reports whether the threshold of a signal of a kind is met for its grace period.
+func (m *Manager) isAnyMetForGrace(isOfKind func(Signal) bool) bool {
 	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
-		return t.Starved && isOfKind(t.Signal)
+		return t.MetForGrace && isOfKind(t.Signal)
 	})
 }
 
@@ -284,7 +285,7 @@ func (m *Manager) isAnyStarved(isOfKind func(Signal) bool) bool {
 // that counts.
 func (m *Manager) lacksMemory() bool {
 	return slices.ContainsFunc(m.Thresholds, func(t Threshold) bool {
-		return t.Signal.condition() == v1.NodeMemoryPressure && m.isStarved(&t)
+		return t.Signal.condition() == v1.NodeMemoryPressure && m.needsVictim(&t)
 	})
 }
 

@@ -115,7 +115,7 @@ func TestDiskWaitsForMemoryOnce(t *testing.T) {
 		n.disk, n.failsNode = 1, fails
 		n.run(period, false)
 		n.victim(t, "disk")
-		if n.m.DisksWait {
+		if n.m.DisksAfterMemory {
 			t.Error("the disks still wait")
 		}
 	}

@@ -145,11 +145,12 @@ func (m *Manager) message(t *Threshold, pod *v1.Pod,
 	return text.String(), annotations
 }
 
-// shownThreshold returns the first starved threshold of a resource, which the message names.
+// shownThreshold returns the threshold that the message names: the first one of a resource that is
+// met for its grace period.
 func (m *Manager) shownThreshold(name v1.ResourceName) (*Threshold, Observation) {
 	for i := range m.Thresholds {
 		t := &m.Thresholds[i]
-		if o, isObserved := m.Observed[t.Signal]; isObserved && t.Starved &&
+		if o, isObserved := m.Observed[t.Signal]; isObserved && t.MetForGrace &&
 			t.Signal.resource() == name {
 			return t, o
 		}

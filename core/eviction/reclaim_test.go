@@ -160,14 +160,14 @@ func TestLayersOfPodsOverTheirLimits(t *testing.T) {
 	h.addPod("a", 0, 0)
 	h.restart() // nothing is evicted yet
 	h.observeDisks(0, 2, 100)
-	h.m.NoteDiskFreed(h.now)
+	h.m.NoteLimitFreed(h.now)
 	if want := h.now.Add(layersHeldMax); !h.m.LayersHeldUntil.Equal(want) {
 		t.Errorf("held until %v, want %v", h.m.LayersHeldUntil, want)
 	}
 	bound := h.now.Add(immediateGrace + CleanupMax + layersHeldMax)
 	for range 20 {
 		h.now = h.now.Add(5 * time.Second)
-		h.m.NoteDiskFreed(h.now)
+		h.m.NoteLimitFreed(h.now)
 	}
 	if !h.m.LayersHeldUntil.Equal(bound) {
 		t.Errorf("held until %v, want %v", h.m.LayersHeldUntil, bound)

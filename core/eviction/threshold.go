@@ -89,9 +89,9 @@ type Threshold struct {
 	MinReclaim Amount        `json:"minReclaim"`      // evictionMinimumReclaim
 
 	MetSince time.Time `json:"metSince"` // zero: it is not met
-	// Starved is set once the threshold has been met for its grace period, until the amount and its
-	// minimum reclaim are available.
-	Starved bool `json:"starved,omitempty"`
+	// MetForGrace is set once the threshold has been met for its grace period, until the amount and
+	// its minimum reclaim are available.
+	MetForGrace bool `json:"metForGrace,omitempty"`
 }
 
 // Amount is a quantity or a share of the capacity. The zero Amount is nothing.
@@ -172,11 +172,11 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 	return m
 }
 
-// isMet reports whether less is available than the threshold; of a starved one, less than the
-// threshold and its minimum reclaim together.
+// isMet reports whether less is available than the threshold; of one that is met for its grace
+// period, less than the threshold and its minimum reclaim together.
 func (t *Threshold) isMet(o *Observation) bool {
 	amount := t.Amount.Of(o.Capacity)
-	if t.Starved {
+	if t.MetForGrace {
 		amount.Add(t.MinReclaim.Of(o.Capacity))
 	}
 	return amount.CmpInt64(o.Available) > 0

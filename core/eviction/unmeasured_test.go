@@ -94,7 +94,7 @@ func TestAgeOfUnmeasuredSignal(t *testing.T) {
 		EvictionHard: map[string]string{"memory.available": "25%", "pid.available": "25%"}})
 	h.addPod("a", 0, 0)
 	for i := range h.m.Thresholds {
-		h.m.Thresholds[i].Starved = true
+		h.m.Thresholds[i].MetForGrace = true
 	}
 	h.m.Observed = map[Signal]Observation{PIDAvailable: {AsOf: h.now}}
 	h.m.Attempt = &Attempt{Answered: true, Candidates: map[string]bool{"a": false}}

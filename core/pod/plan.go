@@ -420,7 +420,7 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 		p.persistRecord(env, w)
 		if p.isSettled() && !p.isBackingOff("", w) && !p.releaseVolumes(env) {
 			p.removeOldRuns(env, w)
-			p.removeCollected(env, w)
+			p.removeReclaimed(env, w)
 			p.removeCgroups(env)
 		}
 		return

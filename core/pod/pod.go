@@ -132,10 +132,10 @@ type Pod struct {
 	// OverLimit is set from when the pod was evicted for a limit of its own until it has given back
 	// what it holds of a disk.
 	OverLimit bool `json:"overLimit,omitempty"`
-	// CollectsRuns is set while the containers of the pod, which has ended, are removed for the space,
-	// CollectsLeft is how many there were after the last plan. It means nothing without CollectsRuns.
-	CollectsRuns bool `json:"collectsRuns,omitempty"`
-	CollectsLeft int  `json:"collectsLeft,omitempty"`
+	// ReclaimsRuns is set while the containers of the pod, which has ended, are removed for the space;
+	// RunsLeft is how many there were after the last plan. It means nothing without ReclaimsRuns.
+	ReclaimsRuns bool `json:"reclaimsRuns,omitempty"`
+	RunsLeft     int  `json:"runsLeft,omitempty"`
 	// MayLoseRuns is set once the final status of the pod is at the API server, or in FinalStatus, so
 	// that its containers may be removed. FinalStatus is used for what they do not tell any more.
 	MayLoseRuns bool          `json:"mayLoseRuns,omitempty"`

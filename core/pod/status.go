@@ -12,8 +12,11 @@ type Status struct {
 	// Reportable reports that the status can be reported: all that it depends on was observed once.
 	Reportable bool `json:"reportable"`
 	// Phase never changes once it is terminal.
-	Phase      v1.PodPhase `json:"phase"`
-	Conditions []Condition `json:"conditions,omitempty"`
+	Phase v1.PodPhase `json:"phase"`
+	// ReportedFirst is a terminal phase that is not durable yet, and that only the API server is given
+	// (UnreportedTerminalPhase); empty if there is none.
+	ReportedFirst v1.PodPhase `json:"reportedFirst,omitempty"`
+	Conditions    []Condition `json:"conditions,omitempty"`
 }
 
 // Condition is a condition of a pod, with the time of its last transition.

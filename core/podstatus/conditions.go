@@ -81,9 +81,8 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 // As in the kubelet, an eviction over a limit of the pod does not set the condition. A static pod
 // that runs again after a shutdown does not have it.
 func updateDisruption(p *pod.Pod, now time.Time) {
-	isReportedFirst := p.UnreportedTerminalPhase() != "" && !p.IsStatic() // to the API server
 	switch {
-	case !pod.IsTerminal(p.Status.Phase) && !isReportedFirst:
+	case !pod.IsTerminal(p.Status.Phase) && p.Status.ReportedFirst == "":
 		removeCondition(p, v1.DisruptionTarget)
 	case p.Termination.Reason == admission.PreemptedReason:
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,

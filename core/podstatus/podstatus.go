@@ -35,6 +35,10 @@ func Update(p *pod.Pod, now time.Time) {
 	if !pod.IsTerminal(p.Status.Phase) {
 		p.Status.Phase = phase(p)
 	}
+	p.Status.ReportedFirst = ""
+	if !p.IsStatic() { // a mirror makes nothing durable
+		p.Status.ReportedFirst = p.UnreportedTerminalPhase()
+	}
 	updateConditions(p, now)
 }
 

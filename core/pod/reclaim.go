@@ -15,18 +15,18 @@ import (
 // (DeleteAllUnusedContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go), and those of a pod that
 // was evicted or preempted in any case (ShouldPodContentBeRemoved in pkg/kubelet/pod_workers.go).
 
-// CollectRuns has all containers of a pod that has ended removed, once they may be (MayLoseRuns).
+// ReclaimRuns has all containers of a pod that has ended removed, once they may be (MayLoseRuns).
 // It reports whether there are any.
-func (p *Pod) CollectRuns() bool {
-	p.CollectsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
-	p.CollectsLeft = len(p.Containers)
-	return p.CollectsRuns
+func (p *Pod) ReclaimRuns() bool {
+	p.ReclaimsRuns = p.Stage == Terminated && !p.NoLongerDesired && len(p.Containers) > 0
+	p.RunsLeft = len(p.Containers)
+	return p.ReclaimsRuns
 }
 
 // WantsRunsRemoved reports whether the runs of the pod, which has ended, are to be removed: for the
 // space, or since it has ended for the sake of the node or of another pod.
 func (p *Pod) WantsRunsRemoved() bool {
-	return p.Stage == Terminated && !p.NoLongerDesired && (p.CollectsRuns || p.dropsRuns())
+	return p.Stage == Terminated && !p.NoLongerDesired && (p.ReclaimsRuns || p.dropsRuns())
 }
 
 func (p *Pod) dropsRuns() bool {
@@ -49,38 +49,39 @@ func (p *Pod) KeepFinalStatus(final *v1.PodStatus) {
 	}
 }
 
-// IsCollected reports whether the containers are removed that CollectRuns has asked for, as far as
-// the runtime does so.
-func (p *Pod) IsCollected() bool {
-	return !p.CollectsRuns || p.Stage != Terminated || p.NoLongerDesired || !p.hasRemovableContainers()
+// AreRunsReclaimed reports whether the containers are removed that ReclaimRuns has asked for, as
+// far as the runtime does so.
+func (p *Pod) AreRunsReclaimed() bool {
+	return !p.ReclaimsRuns || p.Stage != Terminated || p.NoLongerDesired ||
+		!p.hasRemovableContainers()
 }
 
-// IsCollecting reports whether a container whose removal is wanted is being removed, or its files
+// IsReclaiming reports whether a container whose removal is wanted is being removed, or its files
 // are.
-func (p *Pod) IsCollecting() bool {
+func (p *Pod) IsReclaiming() bool {
 	return p.WantsRunsRemoved() && slices.ContainsFunc(p.Containers, func(c Container) bool {
 		return c.Op != 0 || c.Cleanup.Op != 0
 	})
 }
 
-// NoteCollected is called after the pod was planned. It reports whether a run was removed for the
-// space since the last plan, and whether the removal that CollectRuns has asked for has just ended.
-func (p *Pod) NoteCollected() (removed, ended bool) {
-	if !p.CollectsRuns {
+// NoteReclaimed is called after the pod was planned. It reports whether a run was removed for the
+// space since the last plan, and whether the removal that ReclaimRuns has asked for has just ended.
+func (p *Pod) NoteReclaimed() (removed, ended bool) {
+	if !p.ReclaimsRuns {
 		return false, false
 	}
-	removed, ended = len(p.Containers) < p.CollectsLeft, p.IsCollected()
+	removed, ended = len(p.Containers) < p.RunsLeft, p.AreRunsReclaimed()
 	if ended {
-		p.CollectsRuns = false
+		p.ReclaimsRuns = false
 	}
-	p.CollectsLeft = len(p.Containers)
+	p.RunsLeft = len(p.Containers)
 	return removed, ended
 }
 
-// removeCollected removes the containers whose removal is wanted. Of a pod that was evicted or
+// removeReclaimed removes the containers whose removal is wanted. Of a pod that was evicted or
 // preempted, a removal that fails is tried again without an end: an eviction waits for it, but no
 // longer than until its deadline.
-func (p *Pod) removeCollected(env *Env, w *wakeTimer) {
+func (p *Pod) removeReclaimed(env *Env, w *wakeTimer) {
 	if !p.MayLoseRuns || !p.WantsRunsRemoved() || p.HasUnknownExits() {
 		return
 	}
