@@ -48,7 +48,8 @@
 //	               restart-all, environment, images, ephemeral, logs, termination-message, probes,
 //	               readiness, container-config, oom-killed
 //	stop_*.go      stopping a container: grace-period, hooks, sidecar-order, needless-stop
-//	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure;
+//	node_*.go      pods that are evicted for the node, and its pressure conditions: node-pressure
+//	               (with model_pressure.go, and the ranking in node_pressure_ranking.go);
 //	               what is removed before a pod is evicted for a file system: reclaim; processes
 //	               that the kernel ends: system-oom; shutdowns of the machine (with
 //	               model_shutdown.go): shutdown; the registration of plugins: plugins

@@ -1,24 +1,21 @@
 package oracle
 
 import (
-	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	podresources "k8s.io/component-helpers/resource"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
 // nodePressure fires when a pod is evicted for the node that should not have been, when none is
-// although one has to be, and when a pressure condition of the Node does not follow
-// from the answers to the agent's observations. The ranking of the pods is computed
-// from them again (node_pressure_reference.go).
+// although one has to be, and when a pressure condition of the Node does not follow from the
+// answers to the agent's observations (model_pressure.go). The ranking of the pods is computed from
+// them again (node_pressure_ranking.go).
 type nodePressure struct{}
 
 func (*nodePressure) describe() Entry {
@@ -233,108 +230,6 @@ func (m *model) freedByLimit(source string, since, now time.Time) *pod {
 func (p *pod) hasVolumeBytes() bool {
 	return p.model.opts.DiskUsage != nil && p.timesDesired <= 1 &&
 		p.model.opts.DiskUsage(p.model.opts.PodsDir+"/"+p.uid+"/volumes") > 0
-}
-
-// lack is what the node has too little of: a resource, and what observes it.
-type lack struct{ resource, source string }
-
-// findBetterVictim returns which pod had to be evicted before another one.
-func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
-	answeredAt time.Time) *finding {
-	if len(p.specs) != 1 || of.source != fromNode && !m.knowsDisks() {
-		return nil
-	}
-	usage := n.usage.since(answeredAt)
-	if of.resource == resourceStorage || of.resource == resourceInodes {
-		trees, layers := n.trees.since(answeredAt), usage
-		switch usage = trees.withLayers(layers); {
-		case usage != nil || n.usageTries < usageTriesMax:
-		case layers == nil:
-			usage = trees // all requests for statistics may have failed
-		default:
-			usage = layers // the last request for the trees has
-		}
-		usage = usage.on(m, of.source)
-	}
-	if (usage == nil || usage.stale) && n.usageTries < usageTriesMax {
-		return findingf("pod %s is evicted, but since the observation at %s the agent has not "+
-			"measured the pods, for which it has asked %d times", p,
-			answeredAt.Format(time.TimeOnly), n.usageTries)
-	}
-	its := rankOf(p, usage, of.resource)
-	for _, q := range m.podsInOrder {
-		if q == p || !n.isCertainCandidate(m, q) || !q.isKnownToRun(n.usageAskedAt) {
-			continue
-		}
-		if mine := rankOf(q, usage, of.resource); mine.isBefore(its) {
-			return findingf("pod %s is evicted for %s of %s with rank %+v, but %s comes before it with %+v",
-				p, of.resource, of.source, its, q, mine)
-		}
-	}
-	return nil
-}
-
-// isCertainCandidate reports whether the agent knows that a pod could be evicted.
-func (n *pressureModel) isCertainCandidate(m *model, p *pod) bool {
-	if p.spec == nil || len(p.specs) != 1 || p.wasRemoved() || p.isCritical() ||
-		!p.pressureEvictedAt.IsZero() || len(p.limitsEverExceeded()) > 0 || p.rejected ||
-		!p.terminalAt.IsZero() || p.servedTerminal != "" {
-		return false
-	}
-	return m.containersListedAt.After(m.agentStartedAt) && p.isKnownToRun(m.containersListedAt)
-}
-
-// isKnownToRun reports whether a running container of the pod has started so long before an
-// observation that it is certainly in it.
-func (p *pod) isKnownToRun(observedAt time.Time) bool {
-	return slices.ContainsFunc(p.containers, func(c *container) bool {
-		return c.state == running && !c.startedAt.Add(usageNoticeBound).After(observedAt)
-	})
-}
-
-// rank is what a pod is ranked by. The lowest class comes first, then the lowest priority, then the
-// highest excess.
-type rank struct {
-	class    int
-	priority int32
-	excess   int64
-}
-
-func (r rank) isBefore(other rank) bool {
-	return cmp.Or(cmp.Compare(r.class, other.class), cmp.Compare(r.priority, other.priority),
-		cmp.Compare(other.excess, r.excess)) < 0
-}
-
-// rankOf returns the rank of a pod by the usage that the agent has observed.
-func rankOf(p *pod, usage *usageSample, resource string) rank {
-	r := rank{priority: p.priority(), excess: math.MaxInt64}
-	var u podUsage
-	isKnown := false
-	if usage != nil {
-		u, isKnown = usage.pods[p.uid]
-	}
-	switch {
-	case resource == resourcePIDs && isKnown:
-		r.excess = u.processes
-		return r
-	case !isKnown:
-		return r
-	case resource == resourceMemory:
-		r.excess = u.memoryBytes - requestOf(p.allocated(), v1.ResourceMemory)
-	case resource == resourceStorage:
-		r.excess = u.diskBytes - requestOf(p.allocated(), v1.ResourceEphemeralStorage)
-	default:
-		r.excess = u.inodes
-	}
-	if r.class = 1; r.excess <= 0 {
-		r.class = 2
-	}
-	return r
-}
-
-func requestOf(spec *v1.Pod, name v1.ResourceName) int64 {
-	amount := podresources.PodRequests(spec, podresources.PodResourcesOptions{})[name]
-	return amount.Value()
 }
 
 // checkServed finds a threshold that is met for long without a victim, and a pressure
