@@ -82,6 +82,11 @@ cluster: ## run a real control plane with one node, until Ctrl-C or DURATION
 test: ## install what the tests need and run all of them
 	@hack/test.sh
 
+.PHONY: kubeadm
+kubeadm: ## have kubeadm set up, upgrade and reset two nodes whose kubelet is the agent
+	@go build -o .cache/playground ./cmd/playground && .cache/playground setup
+	SEEDLET_KUBEADM=1 go test -v -count=1 -timeout 40m ./realworld/nodetest/kubeadm
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
 	@hack/fuzz.sh $(FUZZTIME)

@@ -17,6 +17,7 @@ var tools = []tool{
 	{"mkfs.btrfs", "btrfs-progs", "subvolumes of btrfs"},
 	{"mkfs.ext4", "e2fsprogs", "volumes of the CSI driver"},
 	{"mkfs.xfs", "xfsprogs", "volumes of the CSI driver"},
+	{"ip", "iproute2", "kubeadm"},
 	{"losetup", "mount", "volumes of the CSI driver"},
 }
 

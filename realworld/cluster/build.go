@@ -32,7 +32,7 @@ type module struct {
 // libraries than Kubernetes.
 var modules = []module{
 	{"tools", "-s -w" + versionFlags, []string{"kube-apiserver", "kube-controller-manager",
-		"kube-scheduler", "kubectl", kubelet}},
+		"kube-scheduler", "kubectl", kubelet, "kubeadm", etcd}},
 	{"metricsserver", "-s -w", []string{metricsServer}},
 	{"sidecars", "-s -w", []string{Provisioner, Attacher, Resizer}},
 }

@@ -18,6 +18,10 @@ const Version = "v1.36.3"
 // kubelet is the program that tests replace by the agent, and the agent by it.
 const kubelet = "kubelet"
 
+// etcd is the program that kubeadm writes a static pod for. The cluster of this package runs
+// Debian's, which is older and does not have all of the flags in that pod.
+const etcd = "etcd"
+
 // metricsServer is the program that metricsserver/go.mod builds.
 const metricsServer = "metrics-server"
 
@@ -35,6 +39,15 @@ type tools struct {
 }
 
 func (t tools) path(program string) string { return filepath.Join(t.dir, program) }
+
+// Program returns the path of a program that Install builds.
+func Program(name string) (string, error) {
+	t, err := findTools()
+	if err != nil {
+		return "", err
+	}
+	return t.path(name), nil
+}
 
 // findTools returns the executables of a cluster, or an error with the reason why none can be
 // started.

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"debug/elf"
 	"errors"
@@ -87,7 +88,7 @@ func layerOf(program string, binary []byte, more ...imageFile) (v1.Layer, error)
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
-	})
+	}, tarball.WithCompressionLevel(gzip.BestSpeed))
 	if err != nil {
 		return nil, fmt.Errorf("packing %s: %w", program, err)
 	}

@@ -22,7 +22,7 @@ type Images struct {
 	Pause  string // the same binary as a sandbox image
 }
 
-// Registry serves the project's images over plain HTTP on a free loopback port, from memory.
+// Registry serves the project's images over plain HTTP on a free port, from memory.
 type Registry struct {
 	Address string // "127.0.0.1:PORT"
 	Images  Images
@@ -31,6 +31,11 @@ type Registry struct {
 
 // StartRegistry builds the images, starts a registry and pushes them to it.
 func StartRegistry(ctx context.Context) (*Registry, error) {
+	return StartRegistryAt(ctx, "127.0.0.1")
+}
+
+// StartRegistryAt is StartRegistry with another address of this machine than loopback's.
+func StartRegistryAt(ctx context.Context, host string) (*Registry, error) {
 	binary, err := BuildProgram(ctx, "sample")
 	if err != nil {
 		return nil, err
@@ -39,7 +44,7 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("starting the registry: %w", err)
 	}
@@ -112,6 +117,18 @@ func (r *Registry) PublishProgram(ctx context.Context, program string, binary []
 	}
 	ref := r.Address + "/seedlet/" + program + ":v1"
 	return ref, r.push(ctx, ref, layer, []string{"/" + program}, nil)
+}
+
+// PublishCommand serves an image by a name such as "kube-scheduler:v1.36.3", with a program that
+// containers run by its name: it is on their PATH. Containers without a command run it with the
+// arguments.
+func (r *Registry) PublishCommand(ctx context.Context, named, program string, binary []byte,
+	args ...string) error {
+	layer, err := layerOf("bin/"+program, binary)
+	if err != nil {
+		return err
+	}
+	return r.push(ctx, r.Address+"/"+named, layer, nil, append([]string{"/bin/" + program}, args...))
 }
 
 func (r *Registry) push(ctx context.Context, ref string, layer v1.Layer,

@@ -62,6 +62,18 @@ func UntilPowerOff(t *testing.T, wait time.Duration) (report string, inside bool
 // bootFor boots a machine for a test, at whose end it is removed.
 func bootFor(t *testing.T) *machine {
 	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{options: []string{"--machine=seedlet-test", "--bind-ro=" + program + ":/test"}}
+	m.bootFor(t)
+	return m
+}
+
+// bootFor boots the machine for a test, at whose end it is removed.
+func (m *machine) bootFor(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("no machine is booted with -short")
 	}
@@ -71,12 +83,7 @@ func bootFor(t *testing.T) *machine {
 		}
 		t.Skipf("a machine with systemd needs root and packages; missing: %q; run `make test`", missing)
 	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := start(t.Context(), program)
-	if err != nil {
+	if err := m.start(t.Context()); err != nil {
 		t.Fatalf("booting a machine with systemd: %v", err)
 	}
 	t.Cleanup(func() {
@@ -84,7 +91,6 @@ func bootFor(t *testing.T) *machine {
 			t.Error(err)
 		}
 	})
-	return m
 }
 
 // runAgain runs the test on the machine, as a service, whose cgroup is below the machine's. It

@@ -41,12 +41,8 @@ func TestMachineLeavesNothing(t *testing.T) {
 	if os.Geteuid() != 0 || len(missingPackages()) > 0 {
 		t.Skip("needs root and systemd")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := start(t.Context(), self)
-	if err != nil {
+	m := &machine{options: []string{"--machine=seedlet-test"}}
+	if err := m.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.close(); err != nil {

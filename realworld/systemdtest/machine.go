@@ -57,13 +57,16 @@ type machine struct {
 	daemon *cleanup.Daemon // systemd-nspawn
 	guard  *cleanup.Guard
 	leader string // the process that is process 1 of the machine
+
+	options  []string // more arguments of systemd-nspawn
+	diskDirs []string // directories of the machine that are on this machine's disk
 }
 
 // boot enters a new cgroup in every hierarchy, and starts systemd-nspawn on the files of this
 // machine in a mount namespace of its own. The variables: $1 the cgroup, $2 the directory of the
-// machine, $3 a program that the machine gets as /test, and then directories that it shares with
-// this machine. /tmp and /run are its own. The copies of what other tests have mounted go at once:
-// a volume cannot be detached from its device while another namespace has it mounted.
+// machine, and then more arguments of systemd-nspawn. /tmp and /run are its own. The copies of what
+// other tests have mounted go at once: a volume cannot be detached from its device while another
+// namespace has it mounted.
 //
 // systemd-nspawn mounts the hierarchies of version 1 read-only. They are writable before systemd
 // starts, since systemd regards a slice as made although its cgroup could not be. runc needs keys
@@ -74,36 +77,34 @@ for procs in /sys/fs/cgroup"$1"/cgroup.procs /sys/fs/cgroup/*"$1"/cgroup.procs; 
 done
 shift
 exec unshare --mount --propagation private sh -ec '
-  dir=$1 program=$2
-  shift 2
-  for path; do shift; set -- "$@" --bind="$path"; done
+  dir=$1
+  shift
   cut -d " " -f 5 /proc/self/mountinfo | grep -e "^$(dirname "$dir")/" -e "^/run/netns/" | tac |
     while read -r mounted; do umount --lazy "$mounted" || true; done
   mount --bind / "$dir/root"
   exec systemd-nspawn --quiet --directory="$dir/root" --volatile=overlay --register=no --keep-unit \
-    --machine=seedlet-test --capability=all --system-call-filter="@keyring bpf" \
-    --private-network --kill-signal=SIGRTMIN+3 \
-    --bind-ro="$program:/test" --bind="$dir/shared:/shared" "$@" /bin/sh -c "
+    --capability=all --system-call-filter="@keyring bpf" --private-network \
+    --kill-signal=SIGRTMIN+3 --bind="$dir/shared:/shared" "$@" /bin/sh -c "
       for hierarchy in /sys/fs/cgroup/*/; do mount -o remount,bind,rw \$hierarchy; done
       exec /lib/systemd/systemd systemd.unit=basic.target systemd.wants=systemd-logind.service \
         systemd.mask=timers.target systemd.mask=avahi-daemon.socket"
 ' sh "$@"
 `
 
-// start boots a machine. After an error nothing is left.
-func start(ctx context.Context, program string) (*machine, error) {
+// start boots a machine that has its options. After an error nothing is left.
+func (m *machine) start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "seedlet-machine-")
 	if err != nil {
-		return nil, fmt.Errorf("making a directory: %w", err)
+		return fmt.Errorf("making a directory: %w", err)
 	}
-	m := &machine{dir: dir}
-	if err := m.start(ctx, program); err != nil {
-		return nil, errors.Join(err, m.close())
+	m.dir = dir
+	if err := m.boot(ctx); err != nil {
+		return errors.Join(err, m.close())
 	}
-	return m, nil
+	return nil
 }
 
-func (m *machine) start(ctx context.Context, program string) (err error) {
+func (m *machine) boot(ctx context.Context) (err error) {
 	if m.guard, err = cleanup.StartGuard(guardKind, m.dir); err != nil {
 		return err
 	}
@@ -119,10 +120,21 @@ func (m *machine) start(ctx context.Context, program string) (err error) {
 	if err != nil {
 		return err
 	}
+	options := m.options
+	for _, path := range shared {
+		options = append(options, "--bind="+path)
+	}
+	for i, dir := range m.diskDirs {
+		source := filepath.Join(m.dir, fmt.Sprintf("disk%d", i))
+		if err := os.Mkdir(source, 0o755); err != nil {
+			return fmt.Errorf("making a directory: %w", err)
+		}
+		options = append(options, "--bind="+source+":"+dir)
+	}
 	m.daemon = &cleanup.Daemon{
 		Program: "/bin/sh",
-		Args: append([]string{"-c", bootScript, "sh", nodetest.CgroupRoot(m.dir), m.dir, program},
-			shared...),
+		Args: append([]string{"-c", bootScript, "sh", nodetest.CgroupRoot(m.dir), m.dir},
+			options...),
 		Env:     []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		Dir:     "/",
 		LogFile: filepath.Join(m.dir, "boot.log"),

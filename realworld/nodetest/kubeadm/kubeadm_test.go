@@ -1,0 +1,150 @@
+package kubeadm
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"seedlet.dev/realworld/cluster"
+	"seedlet.dev/realworld/porttest"
+)
+
+// enabledEnv has the test run.
+const enabledEnv = "SEEDLET_KUBEADM"
+
+// TestKubeadm takes a cluster of two nodes through its life. Each step needs the one before.
+func TestKubeadm(t *testing.T) {
+	if os.Getenv(enabledEnv) == "" {
+		t.Skip("run by `make kubeadm`")
+	}
+	cluster.Require(t)
+	s := newSuite(t)
+	t.Cleanup(s.end)
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"init", s.testInit},
+		{"the control plane runs", s.testControlPlane},
+		{"the network of the control plane", func(t *testing.T) { s.testNetwork(t, s.controlPlane) }},
+		{"join", s.testJoin},
+		{"the network of the worker", func(t *testing.T) { s.testNetwork(t, s.worker) }},
+		{"a deployment", s.testDeployment},
+		{"serving certificates", s.testServing},
+		{"another configuration", s.testUpgradeNode},
+		{"rotation of the client certificate", s.testRotation},
+		{"reset of the worker", func(t *testing.T) { s.testReset(t, s.worker) }},
+		{"reset of the control plane", func(t *testing.T) { s.testReset(t, s.controlPlane) }},
+	} {
+		start := time.Now()
+		if !t.Run(step.name, step.run) {
+			s.logNodes(t)
+			t.FailNow()
+		}
+		s.say(t, "%s: %.1fs", step.name, time.Since(start).Seconds())
+	}
+}
+
+// suite is the cluster under test.
+type suite struct {
+	start                time.Time
+	images               images
+	controlPlane, worker *node
+	api                  kubernetes.Interface
+	ends                 []func() // what runs until the API server goes
+}
+
+// atEnd has a function called before the control plane is reset or the test ends.
+func (s *suite) atEnd(f func()) { s.ends = append(s.ends, f) }
+
+// end ends what runs beside the steps.
+func (s *suite) end() {
+	for _, f := range s.ends {
+		f()
+	}
+	s.ends = nil
+}
+
+// say logs what was seen, with the time since the start of the test.
+func (s *suite) say(t *testing.T, format string, args ...any) {
+	t.Helper()
+	t.Logf("[%6.1fs] %s", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// waitUntil waits for a condition, and reports every few seconds that it is still waiting.
+func (s *suite) waitUntil(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline, progress := time.Now().Add(porttest.Patience), time.Now().Add(2*time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", porttest.Patience, what)
+		}
+		if time.Now().After(progress) {
+			s.say(t, "waiting: %s", what)
+			progress = time.Now().Add(10 * time.Second)
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	s.say(t, "%s", what)
+}
+
+// logNodes logs the end of the agents' logs.
+func (s *suite) logNodes(t *testing.T) {
+	t.Helper()
+	for _, n := range []*node{s.controlPlane, s.worker} {
+		for _, unit := range []string{"kubelet", "containerd"} {
+			out, err := n.Command(t.Context(), "journalctl", "--no-pager", "--lines=40", "--output=cat",
+				"--unit="+unit).CombinedOutput()
+			t.Logf("%s of %s (%v):\n%s", unit, n.HostName, err, out)
+		}
+	}
+}
+
+// ignoredPreflightErrors are the checks of kubeadm that fail because of the machine that runs the
+// test, each with its reason.
+var ignoredPreflightErrors = []string{
+	"SystemVerification", // the kernel has cgroup v1, and its configuration cannot be read
+}
+
+// skippedPhases are the addons, of which no image can be made: CoreDNS is no module of Kubernetes,
+// and kube-proxy needs the programs and libraries of iptables beside it.
+const skippedPhases = "--skip-phases=addon/coredns,addon/kube-proxy"
+
+func ignoreErrors() string {
+	return "--ignore-preflight-errors=" + strings.Join(ignoredPreflightErrors, ",")
+}
+
+// testInit runs "kubeadm init" to its end.
+func (s *suite) testInit(t *testing.T) {
+	n := s.controlPlane
+	n.write(t, "/root/kubeadm.yaml", s.initConfiguration(), 0o600)
+	s.kubeadm(t, n, "init", "--config=/root/kubeadm.yaml", skippedPhases, ignoreErrors())
+	data, err := os.ReadFile(n.Path("/etc/kubernetes/admin.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.api, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testJoin joins the worker by a bootstrap token. Afterwards it has a certificate of its own, which
+// the cluster has approved and issued.
+func (s *suite) testJoin(t *testing.T) {
+	command := strings.Fields(s.output(t, s.controlPlane, "kubeadm", "token", "create",
+		"--print-join-command"))
+	if len(command) < 2 || command[0] != "kubeadm" || command[1] != "join" {
+		t.Fatalf("the command to join is %q", command)
+	}
+	s.kubeadm(t, s.worker, append(command[1:], ignoreErrors())...)
+	s.checkBootstrapped(t)
+}
