@@ -37,6 +37,7 @@ func TestKubeadm(t *testing.T) {
 		{"a deployment", s.testDeployment},
 		{"serving certificates", s.testServing},
 		{"another configuration", s.testUpgradeNode},
+		{"upgrade of the control plane", s.testControlPlaneUpgrade},
 		{"rotation of the client certificate", s.testRotation},
 		{"reset of the worker", func(t *testing.T) { s.testReset(t, s.worker) }},
 		{"reset of the control plane", func(t *testing.T) { s.testReset(t, s.controlPlane) }},

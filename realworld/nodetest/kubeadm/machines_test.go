@@ -27,9 +27,21 @@ import (
 const guardKind = "kubeadm"
 
 func init() {
-	cleanup.RunGuard(guardKind, func(dir string) error {
-		return errors.Join(cleanup.RemoveBridge(dir), os.RemoveAll(dir))
-	})
+	cleanup.RunGuard(guardKind, sweep)
+}
+
+// sweep removes the bridge of a directory, what is attached to it, and the directory. A machine
+// that was killed leaves its interface as long as the kernel tries to end its connections: minutes.
+func sweep(dir string) error {
+	var problems []error
+	attached, _ := filepath.Glob(filepath.Join("/sys/class/net", cleanup.BridgeName(dir), "brif/*"))
+	for _, path := range attached {
+		out, err := exec.Command("ip", "link", "delete", filepath.Base(path)).CombinedOutput()
+		if err != nil { // it may have gone meanwhile
+			problems = append(problems, fmt.Errorf("%w: %s", err, out))
+		}
+	}
+	return errors.Join(append(problems, cleanup.RemoveBridge(dir), os.RemoveAll(dir))...)
 }
 
 // node is a machine of the cluster.
@@ -44,12 +56,15 @@ type node struct {
 func newSuite(t *testing.T) *suite {
 	t.Helper()
 	s := &suite{start: time.Now()}
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "seedlet-kubeadm-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	guard, err := cleanup.StartGuard(guardKind, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(guard.Dismiss)
+	t.Cleanup(guard.Dismiss) // which sweeps
 	subnet, err := cleanup.FreeSubnet(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -151,7 +151,7 @@ func (s *suite) testUpgradeNode(t *testing.T) {
 		before := s.containers(t, n)
 		args := []string{"upgrade", "node", ignoreErrors()}
 		if n == s.controlPlane {
-			// The other phases would compare and replace manifests of the same release.
+			// The other phases are those of testControlPlaneUpgrade.
 			args = []string{"upgrade", "node", "phase", "kubelet-config"}
 		}
 		s.kubeadm(t, n, args...)
