@@ -2038,8 +2038,8 @@ var mutants = []mutant{
 	{
 		name:     "an eviction for the node is no disruption",
 		file:     "core/podstatus/conditions.go",
-		old:      "p.Termination.Reason == shutdown.Reason || p.Termination.UnderPressure:",
-		new:      "p.Termination.Reason == shutdown.Reason && !p.Termination.UnderPressure:",
+		old:      "end.Reason == shutdown.Reason || end.UnderPressure:",
+		new:      "end.Reason == shutdown.Reason && !end.UnderPressure:",
 		scenario: "memory-storm", seeds: "1-50",
 	},
 	{
@@ -2132,8 +2132,8 @@ var mutants = []mutant{
 	{
 		name:     "statistics of before lead to a victim",
 		file:     "core/eviction/observe.go",
-		old:      "if m.UsageStamp == 0 || m.UsageStamp > before ||",
-		new:      "if m.UsageStamp >= 0 || m.UsageStamp > before ||",
+		old:      "if m.UsageStamp == 0 || m.UsageStamp > before {",
+		new:      "if m.UsageStamp >= 0 || m.UsageStamp > before {",
 		scenario: "memory-storm", seeds: "11-30",
 	},
 	{

@@ -459,6 +459,31 @@ func TestStaleStatistics(t *testing.T) {
 	}
 }
 
+// A time that lies in the future says nothing, and those of other pods are compared.
+func TestStatisticsOfTheFuture(t *testing.T) {
+	for _, c := range []struct {
+		stamps []int64
+		want   int64
+	}{
+		{nil, 0},
+		{[]int64{0, 0}, 0},
+		{[]int64{5, 7}, 7},
+		{[]int64{5, start.Add(stampAheadMax).UnixNano() + 1}, 5},
+		{[]int64{5, start.Add(stampAheadMax).UnixNano()}, start.Add(stampAheadMax).UnixNano()},
+		{[]int64{start.Add(time.Hour).UnixNano()}, 0},
+	} {
+		listed := &runtimeapi.ListPodSandboxStatsResponse{}
+		for _, stamp := range c.stamps {
+			listed.Stats = append(listed.Stats, &runtimeapi.PodSandboxStats{
+				Linux: &runtimeapi.LinuxPodSandboxStats{
+					Memory: &runtimeapi.MemoryUsage{Timestamp: stamp}}})
+		}
+		if got := newestStamp(listed, start); got != c.want {
+			t.Errorf("%d: got %d, want %d", c.stamps, got, c.want)
+		}
+	}
+}
+
 // Pods that cannot be observed are ranked without their usage in the end. Once they can be again,
 // they are ranked by it.
 func TestUnobservedPods(t *testing.T) {

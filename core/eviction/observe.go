@@ -315,8 +315,8 @@ func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	case *runtimeapi.ListPodSandboxStatsResponse:
 		a.Usage = usageOf(body)
 		before := m.UsageStamp
-		m.UsageStamp = newestStamp(body)
-		if m.UsageStamp == 0 || m.UsageStamp > before || before > env.Effects.Date().UnixNano() {
+		m.UsageStamp = newestStamp(body, env.Effects.Date())
+		if m.UsageStamp == 0 || m.UsageStamp > before {
 			a.Answered = true
 			return
 		}
@@ -334,11 +334,18 @@ func (m *Manager) handleUsage(ev world.Event, env *Env) {
 	}
 }
 
-// newestStamp returns the newest timestamp of the pods' statistics; zero if they have none.
-func newestStamp(listed *runtimeapi.ListPodSandboxStatsResponse) int64 {
-	newest := int64(0)
+// stampAheadMax is how far the runtime's clock may be ahead of the agent's: the two are of one
+// machine, and are read at different moments while its date is being corrected.
+const stampAheadMax = time.Second
+
+// newestStamp returns the newest timestamp of the pods' statistics; zero if they have none. One
+// that lies in the future says nothing.
+func newestStamp(listed *runtimeapi.ListPodSandboxStatsResponse, date time.Time) int64 {
+	newest, latest := int64(0), date.Add(stampAheadMax).UnixNano()
 	for _, s := range listed.GetStats() {
-		newest = max(newest, s.GetLinux().GetMemory().GetTimestamp())
+		if stamp := s.GetLinux().GetMemory().GetTimestamp(); stamp <= latest {
+			newest = max(newest, stamp)
+		}
 	}
 	return newest
 }

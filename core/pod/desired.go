@@ -145,7 +145,7 @@ func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 	end := Termination{Reason: ReasonEvicted, Message: message, Phase: v1.PodFailed,
 		UnderPressure: true, Grace: min(p.GracePeriod(), grace)}
 	p.endForNode(end, now)
-	p.Termination.UnderPressure = true
+	p.Termination.UnderPressure, p.Termination.PressureMessage = true, message
 }
 
 // CanBeEvicted reports whether the pod can be evicted for the node: it is not critical, was neither

@@ -161,10 +161,11 @@ type Termination struct {
 	// codes of the containers decide.
 	Phase v1.PodPhase `json:"phase,omitempty"`
 	// UnderPressure is set if the pod was evicted, or hastened in its end, because the node runs out
-	// of a resource.
-	UnderPressure bool          `json:"underPressure,omitempty"`
-	Since         time.Time     `json:"at"`
-	Grace         time.Duration `json:"grace"`
+	// of a resource, and PressureMessage says of which.
+	UnderPressure   bool          `json:"underPressure,omitempty"`
+	PressureMessage string        `json:"pressureMessage,omitempty"`
+	Since           time.Time     `json:"at"`
+	Grace           time.Duration `json:"grace"`
 	// Hastened is the shortest grace period with which the pod was hastened while it ended, at least
 	// killAfterMin; zero: it was not. No stop of a container that is issued from then on leaves it
 	// longer.

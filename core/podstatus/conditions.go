@@ -1,6 +1,7 @@
 package podstatus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,19 +79,34 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 // updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
 // pod, because the machine shuts down, or because the node runs out of a resource. The condition is
 // reported together with the terminal phase: the failure policies of Jobs look at both (KEP-3329).
-// As in the kubelet, an eviction over a limit of the pod does not set the condition. A static pod
-// that runs again after a shutdown does not have it.
+// A pod that the API server has as ended keeps what it has (mergePodStatus in
+// pkg/kubelet/status/status_manager.go). As in the kubelet, an eviction over a limit of the pod
+// does not set the condition. A static pod that runs again after a shutdown does not have it.
 func updateDisruption(p *pod.Pod, now time.Time) {
+	stored, end := &p.Spec.Status, &p.Termination
 	switch {
 	case !pod.IsTerminal(p.Status.Phase) && p.Status.ReportedFirst == "":
 		removeCondition(p, v1.DisruptionTarget)
-	case p.Termination.Reason == admission.PreemptedReason:
+	case pod.IsTerminal(stored.Phase):
+		keepDisruption(p, stored, now)
+	case end.Reason == admission.PreemptedReason:
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
 			"Pod was preempted by Kubelet to accommodate a critical pod.", now)
-	case p.Termination.Reason == shutdown.Reason || p.Termination.UnderPressure:
+	case end.Reason == shutdown.Reason || end.UnderPressure:
 		setCondition(p, v1.DisruptionTarget, true, v1.PodReasonTerminationByKubelet,
-			p.Termination.Message, now)
+			cmp.Or(end.PressureMessage, end.Message), now)
 	}
+}
+
+// keepDisruption has the condition be as it is stored.
+func keepDisruption(p *pod.Pod, stored *v1.PodStatus, now time.Time) {
+	for _, c := range stored.Conditions {
+		if c.Type == v1.DisruptionTarget {
+			setCondition(p, c.Type, c.Status == v1.ConditionTrue, c.Reason, c.Message, now)
+			return
+		}
+	}
+	removeCondition(p, v1.DisruptionTarget)
 }
 
 // updateRestarting sets the condition AllContainersRestarting (KEP-5532). It is true until all

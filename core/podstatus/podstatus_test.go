@@ -343,6 +343,15 @@ func TestDisruptionTarget(t *testing.T) {
 			"Pod was terminated in response to imminent node shutdown."},
 		{func(p *pod.Pod) { p.Evict("The node was low", time.Second, t0) }, "The node was low"},
 		{func(p *pod.Pod) { p.ClearDesired(t0) }, ""},
+		{func(p *pod.Pod) { // evicted while it ends for another reason
+			p.Stage = pod.Terminating
+			p.Termination = pod.Termination{Reason: "DeadlineExceeded", Message: "too long", Since: t0}
+			p.Evict("The node was low", time.Second, t0)
+		}, "The node was low"},
+		{func(p *pod.Pod) { // the API server has it as ended already
+			p.ShutDown(time.Second, t0)
+			p.Spec.Status.Phase = v1.PodFailed
+		}, ""},
 	} {
 		p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
 		disruption := func() *v1.PodCondition {

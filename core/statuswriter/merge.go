@@ -75,6 +75,9 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 		i := slices.IndexFunc(stored.Conditions, func(o v1.PodCondition) bool {
 			return o.Type == c.Type
 		})
+		if c.Type == v1.DisruptionTarget && IsTerminal(stored) && i < 0 {
+			continue // it comes with the terminal phase, or not at all
+		}
 		if i >= 0 && stored.Conditions[i].Status == c.Status &&
 			(stored.Conditions[i].Reason == c.Reason || !slices.Contains(passingConditions, c.Type)) {
 			c.LastTransitionTime = stored.Conditions[i].LastTransitionTime

@@ -217,6 +217,12 @@ func TestSharedConditions(t *testing.T) {
 	if len(merged.Conditions) != 2 || merged.Conditions[1].Reason != "TerminationByKubelet" {
 		t.Errorf("conditions %+v", merged.Conditions)
 	}
+	app := []v1.ContainerStatus{{Name: "app", ContainerID: "c://1"}}
+	ended := &v1.PodStatus{Phase: v1.PodFailed, Reason: "Ended", ContainerStatuses: app}
+	desired := &v1.PodStatus{ContainerStatuses: app, Conditions: own}
+	if got := merge(&v1.PodSpec{}, ended, desired); len(got.Conditions) != 1 {
+		t.Errorf("a pod that has ended is given %+v", got.Conditions)
+	}
 }
 
 // How containers of a terminal pod have ended stays when their runs have been removed, unless a

@@ -33,10 +33,10 @@ type imageGC struct {
 	freeFailures             int
 	// reclaimedAt is when an image was last removed before an eviction.
 	reclaimedAt time.Time
-	// round is the last round that has removed an image for the space, and servedUsed what was used
-	// when statuses were last served.
-	round      imageRound
-	servedUsed int64
+	// round is the last round that has removed an image for the space, and lastUsed what was used when
+	// statuses were served the last two times.
+	round    imageRound
+	lastUsed [2]int64
 }
 
 // imageRound is a round that removes images for the space.
@@ -225,18 +225,24 @@ func (o *imageGC) findEarlyRemoval(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
-// noteRound notes a removal for the space.
+// noteRound notes a removal for the space. The file system may have been measured before something
+// else was written.
 func (o *imageGC) noteRound(m *model, f *truth.Fact) {
 	r, gc := &o.round, &m.opts.ImageGC
 	if used, capacity := gc.Filesystem(); r.began.IsZero() {
-		// The file system may have been measured before something else was written.
-		used = min(used+f.Bytes, o.servedUsed)
-		if used*100 < capacity*gc.HighPercent {
-			return // it is removed for its age
+		used = min(used+f.Bytes, o.lastUsed[0], o.lastUsed[1])
+		if used*100 < capacity*gc.HighPercent || o.mayBeTooOld(m, f) {
+			return
 		}
-		*r = imageRound{began: f.Time, needs: used - capacity*gc.LowPercent/100}
+		*r = imageRound{began: f.Time, needs: used - capacity*gc.LowPercent/100 - 1} // rounded
 	}
 	r.freed += f.Bytes
+}
+
+// mayBeTooOld reports whether an image may have been removed for its age.
+func (o *imageGC) mayBeTooOld(m *model, f *truth.Fact) bool {
+	age := f.Time.Sub(later(o.usedAt[f.Image], o.pulledAt[f.Image])) + imageGCPeriod + imageGCBound
+	return m.opts.ImageGC.AgeMax > 0 && age >= m.opts.ImageGC.AgeMax
 }
 
 // findEarlyEnd returns which image the last round has left, although it has freed too little.
@@ -246,7 +252,7 @@ func (o *imageGC) findEarlyEnd(m *model, now, began time.Time) *finding {
 		return nil
 	}
 	o.round = imageRound{}
-	if r.freed >= r.needs || !o.freeFailedAt.Before(r.began) || began.After(r.began.Add(-callBound)) {
+	if r.freed >= r.needs || began.After(r.began.Add(-callBound)) {
 		return nil
 	}
 	for _, image := range slices.Sorted(maps.Keys(o.idleSince)) {
@@ -282,7 +288,8 @@ func (o *imageGC) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if gc.Filesystem == nil {
 		return nil
 	}
-	o.servedUsed, _ = gc.Filesystem()
+	o.lastUsed[0] = o.lastUsed[1]
+	o.lastUsed[1], _ = gc.Filesystem()
 	if m.agentDown {
 		return nil
 	}

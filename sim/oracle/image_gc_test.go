@@ -298,7 +298,7 @@ func TestRoundOfImages(t *testing.T) {
 	}{
 		{"two of seven images", images[:2], "", true},
 		{"six of seven images", images[:6], "", false},
-		{"two images, and an event", images[:2], "FreeDiskSpaceFailed", false},
+		{"two images, and an event", images[:2], "FreeDiskSpaceFailed", true},
 	} {
 		s := newScript()
 		s.imageDisk(86)

@@ -352,6 +352,9 @@ func (s *Set) UsageAsked(now time.Time, eff *world.Effect) {
 	n.asked[eff.Op] = asked
 }
 
+// stampAheadMax is how far a time of statistics may be ahead of the machine's date.
+const stampAheadMax = time.Second
+
 // UsageAnswered reports that the agent gets the answer to an observation.
 func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 	n := &s.model.pressure
@@ -377,9 +380,11 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 			n.trees.addTree(uidOfTree(asked.paths[i], s.model.opts.PodsDir), tree)
 		}
 	case *runtimeapi.ListPodSandboxStatsResponse:
-		stamp := int64(0)
+		stamp, latest := int64(0), now.Add(s.model.dateOffset(now)+stampAheadMax).UnixNano()
 		for _, stats := range body.Stats {
-			stamp = max(stamp, stats.Linux.Memory.Timestamp)
+			if at := stats.Linux.Memory.Timestamp; at <= latest { // one in the future says nothing
+				stamp = max(stamp, at)
+			}
 		}
 		before := n.usageStamp
 		n.usageStamp = stamp

@@ -76,7 +76,7 @@ func (m *model) applyShutdown(f *truth.Fact) {
 func (m *model) forgetLastShutdown(now time.Time) {
 	isOver := !now.Before(m.shutdownEffectUntil())
 	for _, p := range m.podsInOrder {
-		if isOver && p.static && p.liveContainers > 0 && p.lastStartedAt.After(m.shutdown.endedAt) {
+		if isOver && p.static && p.lastStartedAt.After(m.shutdown.endedAt) {
 			p.shutDown = false
 		}
 	}

@@ -131,8 +131,13 @@ func findLeftImage(m *model, f *truth.Fact) *finding {
 // that goes first: it can only be made again from the image.
 func (o *reclaim) findEarlyImage(m *model, f *truth.Fact) *finding {
 	isShared := func(source string) bool { return m.hasLayers(source) && m.hasImages(source) }
-	since := f.Time.Add(-imageReclaimBound)
-	if f.Cause != "" || m.opts.ImageGC.AgeMax > 0 || m.isImageDiskFull() ||
+	since, gc := f.Time.Add(-imageReclaimBound), &m.opts.ImageGC
+	if gc.Filesystem == nil {
+		return nil
+	}
+	used, capacity := gc.Filesystem()
+	mayBeCollected := gc.AgeMax > 0 || used+f.Bytes >= capacity*gc.LowPercent/100
+	if f.Cause != "" || mayBeCollected ||
 		m.pressure.lastStarved(isShared).Before(since) || m.agentStartedAt.After(since) ||
 		m.anyFaultPossible(since, f.Time, reclaimCalls...) {
 		return nil // it may have been removed for another reason, or by an earlier agent

@@ -58,6 +58,42 @@ func TestReclaimOfTwoFilesystems(t *testing.T) {
 	}
 }
 
+// No image is removed for an eviction while a container is left that could be.
+func TestContainersGoBeforeImages(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		percent int64   // of the file system of the images that is used
+		seconds float64 // since the pod has ended
+		removed bool    // the container was
+		want    bool
+	}{
+		{"a container is left", 70, 60, false, true},
+		{"no container is left", 70, 60, true, false},
+		{"its pod has ended just now", 70, 50, false, false},
+		{"the removal may be of the ordinary collection", 80, 60, false, false},
+	} {
+		s := newScript()
+		s.setDisks()
+		s.beginImages(c.percent, 5)
+		s.setDesired(spec("u1", v1.RestartPolicyNever, "app"))
+		r := s.start(s.sandbox("u1", 0), "app", 0)
+		s.measureDisk(fromImagefs, 300)
+		s.measureDisk(fromNodefs, 300)
+		r.exit(0, truth.CauseSelf)
+		s.serve("u1", v1.PodSucceeded, "app#0 completed")
+		s.model.pods["u1"].terminalAt = s.now
+		s.wait(c.seconds)
+		s.measureDisk(fromImagefs, 100)
+		if c.removed {
+			r.change(truth.ContainerRemoved, "")
+		}
+		s.removeImage("old:1")
+		if strings.Contains(s.violated(), "reclaim") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
 // An image that a pod has used is removed before an eviction as well.
 func TestReclaimOfUsedImages(t *testing.T) {
 	for _, c := range []struct {

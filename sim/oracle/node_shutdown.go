@@ -31,8 +31,11 @@ func (*nodeShutdown) describe() Entry {
 		"Such a pod is admitted soon after the shutdown was cancelled."}
 }
 
-// reasonShutdown is that of the status of a pod that a shutdown has ended.
-const reasonShutdown = "Terminated"
+// The reasons in the statuses of pods that a shutdown has ended, and that came during one.
+const (
+	reasonShutdown   = "Terminated"
+	reasonInShutdown = "NodeShutdown"
+)
 
 // The condition of the Node while the machine shuts down, whatever else it lacks.
 const (
@@ -350,13 +353,13 @@ func (p *pod) isEndingSince(at time.Time) bool {
 	return false
 }
 
-func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {
 	s := &m.shutdown
 	switch {
 	case m.opts.Shutdown == nil:
 		return nil
 	case !s.underWay:
-		return m.findUnadmitted(now)
+		return m.findUnadmitted(now, pods)
 	}
 	if f := m.findLateGroup(now); f != nil {
 		return f
@@ -384,41 +387,23 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	return findingf("the shutdown is delayed, but nothing has run for %v", now.Sub(s.idleSince))
 }
 
-// admittedBound is how long after a shutdown has no effect any more a pod may wait to be admitted.
+// admittedBound is how long after a shutdown has no effect any more a pod may wait for its end.
 const admittedBound = 5 * time.Second
 
-// findUnadmitted returns which pod, that came during a shutdown, still waits although that was
-// cancelled: it has neither a directory nor a sandbox.
-func (m *model) findUnadmitted(now time.Time) *finding {
-	s := &m.shutdown
-	if s.endedAt.IsZero() || m.agentDown {
-		return nil
-	}
+// findUnadmitted returns which pod is served as waiting for the end of a shutdown, although that
+// was cancelled.
+func (m *model) findUnadmitted(now time.Time, pods []*v1.Pod) *finding {
 	from := later(m.shutdownEffectUntil(), later(m.agentStartedAt, m.lastFault(now)))
-	if now.Sub(from) <= admittedBound {
+	if m.shutdown.endedAt.IsZero() || m.agentDown || now.Sub(from) <= admittedBound {
 		return nil
 	}
-	for _, p := range m.podsInOrder {
-		if p.spec == nil || p.timesDesired != 1 || p.firstDesiredAt.Before(s.since) ||
-			p.firstDesiredAt.After(s.endedAt) || len(p.fullName.pods) > 1 || p.rejected ||
-			p.isEnding() || p.isAdmitted() {
-			continue
+	for _, served := range pods {
+		if served.Status.Phase == v1.PodPending && served.Status.Reason == reasonInShutdown {
+			return findingf("pod %s/%s waits for the end of the shutdown that was cancelled at %s",
+				served.Namespace, served.Name, m.shutdown.endedAt.Format(time.TimeOnly))
 		}
-		return findingf("pod %s came during a shutdown that was cancelled at %s, and still waits", p,
-			s.endedAt.Format(time.TimeOnly))
 	}
 	return nil
-}
-
-// isAdmitted reports whether the agent has made something for the pod.
-func (p *pod) isAdmitted() bool {
-	return len(p.dirs) > 0 || len(p.sandboxes) > 0 || len(p.histories) > 0
-}
-
-// isEnding reports whether the API server has the pod as one that ends or has ended.
-func (p *pod) isEnding() bool {
-	object := p.object()
-	return object != nil && (object.DeletionTimestamp != nil || isTerminalPhase(object.Status.Phase))
 }
 
 // unsettledShutdown returns what is wrong with the lock that delays shutdowns.

@@ -177,7 +177,7 @@ func TestNewPodInShutdown(t *testing.T) {
 }
 
 func TestNewPodAfterShutdown(t *testing.T) {
-	come := func(seconds float64, then func(s *script)) func(*script) {
+	serveAfter := func(seconds float64, reason string, meanwhile func(s *script)) func(*script) {
 		return func(s *script) {
 			shutdownScript(s)
 			s.machine(truth.ShutdownAnnounced, "")
@@ -185,19 +185,20 @@ func TestNewPodAfterShutdown(t *testing.T) {
 			s.addNamed("u3", "new")
 			s.wait(1)
 			s.machine(truth.ShutdownCancelled, "")
-			then(s)
+			meanwhile(s)
 			s.wait(seconds)
-			s.CheckServed(s.now, nil)
+			p := s.served("u3", v1.PodPending)
+			p.Status.Reason = reason
+			s.CheckServed(s.now, []*v1.Pod{p})
 			s.PodNoLongerDesired(s.now, "u3")
 		}
 	}
 	none := func(*script) {}
 	runCases(t, []testCase{
-		{"it waits", "shutdown", come(21, none)},
-		{"it waits for a while", "", come(19, none)},
-		{"it is started", "", come(21, func(s *script) { s.sandbox("u3", 0) })},
-		{"it was removed", "", come(21, func(s *script) { s.PodNoLongerDesired(s.now, "u3") })},
-		{"with a fault", "", come(21, func(s *script) {
+		{"it waits", "shutdown", serveAfter(21, reasonInShutdown, none)},
+		{"it waits for a while", "", serveAfter(19, reasonInShutdown, none)},
+		{"it waits for something else", "", serveAfter(21, "", none)},
+		{"with a fault", "", serveAfter(21, reasonInShutdown, func(s *script) {
 			last := s.now.Add(17 * time.Second)
 			s.model.opts.LastFault = func(time.Time) time.Time { return last }
 		})},

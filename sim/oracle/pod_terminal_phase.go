@@ -29,7 +29,7 @@ const manifestNoticeBound = 150 * time.Second
 
 func (*terminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	if isAgentStatus(f) {
-		return findWrongDisruption(f.Write.Before.Pod, f.Write.After.Pod)
+		return m.findWrongDisruption(f.Write.Before.Pod, f.Write.After.Pod)
 	}
 	p := m.pods[f.PodUID]
 	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" ||
@@ -67,21 +67,23 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 
 // findWrongDisruption returns whether a pod is given the condition DisruptionTarget without a
 // reason, or ends without one that it should have: by it a Job does not count the end as a failure
-// of the pod (KEP-3329). As in the kubelet, an eviction for a limit of the pod has none, and a
-// static pod that runs again after a shutdown keeps it.
-func findWrongDisruption(before, after *v1.Pod) *finding {
+// of the pod (KEP-3329). As in the kubelet, an eviction for a limit of the pod has none, one for
+// the node has it also if the pod ended for another reason already, and the mirror of a static pod
+// that runs again after a shutdown keeps it.
+func (m *model) findWrongDisruption(before, after *v1.Pod) *finding {
 	if before == nil {
 		return nil
 	}
-	status := &after.Status
-	wants := status.Phase == v1.PodFailed && (status.Reason == reasonPreempted ||
-		status.Reason == reasonShutdown ||
-		status.Reason == reasonEvicted && strings.HasPrefix(status.Message, lowPrefix))
+	status, p := &after.Status, m.pods[string(after.UID)]
+	ends := isTerminalPhase(status.Phase) && !isTerminalPhase(before.Status.Phase)
+	wants := status.Reason == reasonPreempted || status.Reason == reasonShutdown ||
+		status.Reason == reasonEvicted && strings.HasPrefix(status.Message, lowPrefix)
+	mayHave := wants || p != nil && !p.pressureEvictedAt.IsZero()
 	switch has := isDisruptionTarget(after); {
-	case has && !wants && !isDisruptionTarget(before):
+	case has && !(ends && mayHave) && !isDisruptionTarget(before):
 		return findingf("pod %s/%s is given the condition DisruptionTarget in phase %s for %q: %q",
 			after.Namespace, after.Name, status.Phase, status.Reason, status.Message)
-	case wants && !has && !isTerminalPhase(before.Status.Phase):
+	case ends && wants && !has:
 		return findingf("pod %s/%s is reported as ended for %q without the condition DisruptionTarget",
 			after.Namespace, after.Name, status.Reason)
 	}

@@ -61,8 +61,6 @@ func TestTerminalPhase(t *testing.T) {
 	})
 }
 
-// The terminal phase of a static pod that a shutdown has ended is final if its containers have
-// exited for good; otherwise the pod runs again.
 // A pod that ends for the node has the condition DisruptionTarget, and no other one.
 func TestDisruptionTarget(t *testing.T) {
 	low := lowPrefix + "memory. Threshold quantity: 100Mi, available: 90Mi. "
@@ -78,6 +76,7 @@ func TestDisruptionTarget(t *testing.T) {
 		{v1.PodFailed, reasonShutdown, "", true, false},
 		{v1.PodFailed, reasonShutdown, "", false, true},
 		{v1.PodFailed, "", "", true, true},
+		{v1.PodSucceeded, reasonShutdown, "", true, false},
 		{v1.PodRunning, reasonEvicted, low, true, true},
 		{v1.PodRunning, reasonEvicted, low, false, false},
 	} {
@@ -88,12 +87,14 @@ func TestDisruptionTarget(t *testing.T) {
 		if c.has {
 			after.Status.Conditions = []v1.PodCondition{disruptionTarget}
 		}
-		if f := findWrongDisruption(before, after); (f != nil) != c.want {
+		if f := newScript().model.findWrongDisruption(before, after); (f != nil) != c.want {
 			t.Errorf("%+v: %+v", c, f)
 		}
 	}
 }
 
+// The terminal phase of a static pod that a shutdown has ended is final if its containers have
+// exited for good; otherwise the pod runs again.
 func TestTerminalPhaseInShutdown(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.RestartPolicy
