@@ -198,6 +198,20 @@ var mutants = []mutant{
 		scenario: "image-gc", seeds: "1-300",
 	},
 	{
+		name:     "one image is removed in a round",
+		file:     "core/imagegc/round.go",
+		old:      "	if r.Freed < r.ToFree && c.planRemoval",
+		new:      "	if r.Freed < r.ToFree && len(r.Tried) == 0 && c.planRemoval",
+		scenario: "image-gc", seeds: "1-300",
+	},
+	{
+		name:     "images are removed for an eviction beside containers",
+		file:     "core/eviction/eviction.go",
+		old:      "&& now.Before(bound) && !env.AreContainersRemoved() {",
+		new:      "&& now.Before(m.ReclaimSince) {",
+		scenario: "disk-full", seeds: "74-300",
+	},
+	{
 		name:     "half of the images are removed that have to be",
 		file:     "core/imagegc/round.go",
 		old:      "		r.ToFree = int64(free) - fs.AvailableBytes\n",
