@@ -16,6 +16,7 @@ const kubernetes = "k8s.io/kubernetes"
 var kubernetesModules = []exemption{
 	{"realworld/cluster/tools/go.mod", "builds the real components, to test with"},
 	{"realworld/cluster/tools/etcd/main.go", "is the etcd of kubeadm's static pods"},
+	{"realworld/cluster/tools/kubeadm/main.go", "is kubeadm"},
 	{"realworld/cluster/tools/featuregates/main.go", "prints a table of the kubelet's gates"},
 	{"realworld/cluster/tools/kubeletflags/main.go", "prints the kubelet's flags, for a test"},
 	{"realworld/cluster/tools/podtypes/main.go", "prints a table of the kubelet's types"},

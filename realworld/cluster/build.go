@@ -32,7 +32,7 @@ type module struct {
 // libraries than Kubernetes.
 var modules = []module{
 	{"tools", "-s -w" + versionFlags, []string{"kube-apiserver", "kube-controller-manager",
-		"kube-scheduler", "kubectl", kubelet, "kubeadm", etcd}},
+		"kube-scheduler", "kubectl", kubelet}},
 	{"metricsserver", "-s -w", []string{metricsServer}},
 	{"sidecars", "-s -w", []string{Provisioner, Attacher, Resizer}},
 }
@@ -124,6 +124,59 @@ func build(ctx context.Context, progress func(string)) error {
 	return nil
 }
 
+// kubeadmPrograms are packages of the module tools, which only `make kubeadm` needs: kubeadm, and
+// the etcd that it writes a static pod for. The cluster of this package runs Debian's etcd, which is
+// older and refuses some flags of that pod.
+var kubeadmPrograms = []string{"kubeadm", "etcd"}
+
+// InstallKubeadm builds kubeadm and its etcd, if they are missing, beside the programs of Install.
+func InstallKubeadm(ctx context.Context, progress func(line string)) error {
+	t, err := findTools()
+	if err != nil {
+		return err
+	}
+	root, err := provision.Checkout()
+	if err != nil {
+		return err
+	}
+	var out buildOutput
+	stop := out.reportProgress(progress)
+	defer stop()
+	for _, name := range kubeadmPrograms {
+		target := t.path(name)
+		if provision.Executable(target) {
+			continue
+		}
+		progress("building " + name + " (minutes on two cores, once)")
+		err := goBuild(ctx, filepath.Join(root, "realworld/cluster/tools"), &out, "-ldflags",
+			"-s -w"+versionFlags, "-o", target+".new", "./"+name)
+		if err == nil {
+			err = os.Rename(target+".new", target)
+		}
+		if err != nil {
+			return fmt.Errorf("building %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// goBuild builds packages of the module in a directory.
+func goBuild(ctx context.Context, dir string, out *buildOutput, args ...string) error {
+	// -v prints each package when it has been compiled.
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-v", "-buildvcs=false"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out.tail())
+	}
+	return nil
+}
+
 // compile builds the programs of modules' tool lines into a directory.
 func compile(ctx context.Context, wanted []module, dir string, progress func(string)) error {
 	root, err := provision.Checkout()
@@ -135,18 +188,11 @@ func compile(ctx context.Context, wanted []module, dir string, progress func(str
 	stop := out.reportProgress(progress)
 	defer stop()
 	for _, m := range wanted {
-		// -v prints each package when it has been compiled; "tool" selects the tool lines.
-		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags", m.flags,
+		// "tool" selects the tool lines.
+		err := goBuild(ctx, filepath.Join(root, "realworld/cluster", m.dir), &out, "-ldflags", m.flags,
 			"-o", dir+"/", "tool")
-		cmd.Dir = filepath.Join(root, "realworld/cluster", m.dir)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-		cmd.Stdout, cmd.Stderr = &out, &out
-		err := cmd.Run()
-		if ctx.Err() != nil {
-			return fmt.Errorf("building Kubernetes %s: %w", Version, ctx.Err())
-		}
 		if err != nil {
-			return fmt.Errorf("building %s of Kubernetes %s: %w\n%s", m.dir, Version, err, out.tail())
+			return fmt.Errorf("building %s of Kubernetes %s: %w", m.dir, Version, err)
 		}
 	}
 	return nil

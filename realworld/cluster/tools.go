@@ -18,10 +18,6 @@ const Version = "v1.36.3"
 // kubelet is the program that tests replace by the agent, and the agent by it.
 const kubelet = "kubelet"
 
-// etcd is the program that kubeadm writes a static pod for. The cluster of this package runs
-// Debian's, which is older and does not have all of the flags in that pod.
-const etcd = "etcd"
-
 // metricsServer is the program that metricsserver/go.mod builds.
 const metricsServer = "metrics-server"
 
@@ -40,13 +36,17 @@ type tools struct {
 
 func (t tools) path(program string) string { return filepath.Join(t.dir, program) }
 
-// Program returns the path of a program that Install builds.
+// Program returns the path of a program that Install or InstallKubeadm builds.
 func Program(name string) (string, error) {
 	t, err := findTools()
 	if err != nil {
 		return "", err
 	}
-	return t.path(name), nil
+	path := t.path(name)
+	if !provision.Executable(path) {
+		return "", fmt.Errorf("no %s", path)
+	}
+	return path, nil
 }
 
 // findTools returns the executables of a cluster, or an error with the reason why none can be

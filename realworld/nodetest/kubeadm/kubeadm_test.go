@@ -23,6 +23,9 @@ func TestKubeadm(t *testing.T) {
 		t.Skip("run by `make kubeadm`")
 	}
 	cluster.Require(t)
+	if err := cluster.InstallKubeadm(t.Context(), func(line string) { t.Log(line) }); err != nil {
+		t.Fatal(err)
+	}
 	s := newSuite(t)
 	t.Cleanup(s.end)
 	for _, step := range []struct {
