@@ -162,8 +162,8 @@ func InstallKubeadm(ctx context.Context, progress func(line string)) error {
 
 // goBuild builds packages of the module in a directory.
 func goBuild(ctx context.Context, dir string, out *buildOutput, args ...string) error {
-	// -v prints each package when it has been compiled.
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-v", "-buildvcs=false"}, args...)...)
+	args = append([]string{"build", "-v", "-buildvcs=false"}, args...)
+	cmd := exec.CommandContext(ctx, "go", args...) // -v prints each package when it has been compiled
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = out, out
