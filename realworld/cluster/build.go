@@ -125,8 +125,8 @@ func build(ctx context.Context, progress func(string)) error {
 }
 
 // kubeadmPrograms are packages of the module tools, which only `make kubeadm` needs: kubeadm, and
-// the etcd that it writes a static pod for. The cluster of this package runs Debian's etcd, which is
-// older and refuses some flags of that pod.
+// the etcd that it writes a static pod for. The cluster of this package runs Debian's etcd, which
+// is older and refuses some flags of that pod.
 var kubeadmPrograms = []string{"kubeadm", "etcd"}
 
 // InstallKubeadm builds kubeadm and its etcd, if they are missing, beside the programs of Install.
