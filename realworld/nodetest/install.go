@@ -51,7 +51,7 @@ func missingPackages(version string) []string {
 
 // installV2 builds the pinned containerd from the Go module proxy.
 func installV2(ctx context.Context, progress func(string)) error {
-	dir, err := v2Dir()
+	dir, err := V2Dir()
 	if err != nil {
 		return err
 	}

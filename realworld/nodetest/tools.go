@@ -73,7 +73,7 @@ func findContainerd(version string) (string, error) {
 		}
 		return path, nil
 	case V2:
-		dir, err := v2Dir()
+		dir, err := V2Dir()
 		if err != nil {
 			return "", err
 		}
@@ -90,8 +90,8 @@ func findContainerd(version string) (string, error) {
 	return version, nil
 }
 
-// v2Dir returns the directory of the pinned containerd.
-func v2Dir() (string, error) { return provision.CacheDir("containerd", v2Version) }
+// V2Dir returns the directory of the pinned containerd.
+func V2Dir() (string, error) { return provision.CacheDir("containerd", v2Version) }
 
 func hasPlugins(dir string) bool {
 	for _, name := range []string{"bridge", "host-local", "loopback"} {

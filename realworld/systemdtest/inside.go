@@ -3,9 +3,11 @@ package systemdtest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,9 +115,34 @@ func runAgain(t *testing.T, m *machine) error {
 	if deadline, has := t.Deadline(); has {
 		args = append(args, "-test.timeout="+(time.Until(deadline)-time.Minute).String())
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	hasPassed := false
+	err = runLines(t.Context(), func(ctx context.Context) *exec.Cmd {
+		return m.command(ctx, "systemd-run", args...)
+	}, func(line string) {
+		if !strings.HasPrefix(line, "=== ") { // which part runs
+			t.Log(line)
+		}
+		hasPassed = hasPassed || strings.HasPrefix(line, "--- PASS: "+t.Name()+" ")
+		if strings.Contains(line, "--- SKIP") {
+			t.Error("a part was skipped on the machine")
+		}
+	})
+	if errors.Is(err, bufio.ErrTooLong) {
+		t.Error(err)
+	}
+	if err != nil || !hasPassed {
+		return fmt.Errorf("passed: %v, %v", hasPassed, err)
+	}
+	return nil
+}
+
+// runLines runs a command, and calls a function with each line that it prints. A line that is too
+// long ends the command.
+func runLines(ctx context.Context, command func(context.Context) *exec.Cmd,
+	each func(line string)) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := m.command(ctx, "systemd-run", args...)
+	cmd := command(ctx)
 	read, write := io.Pipe()
 	cmd.Stdout, cmd.Stderr = write, write
 	ended := make(chan error, 1)
@@ -124,24 +151,16 @@ func runAgain(t *testing.T, m *machine) error {
 		_ = write.Close() // never fails
 		ended <- err
 	}()
-	lines, hasPassed := bufio.NewScanner(read), false
+	lines := bufio.NewScanner(read)
 	for lines.Scan() {
-		if !strings.HasPrefix(lines.Text(), "=== ") { // which part runs
-			t.Log(lines.Text())
-		}
-		hasPassed = hasPassed || strings.HasPrefix(lines.Text(), "--- PASS: "+t.Name()+" ")
-		if strings.Contains(lines.Text(), "--- SKIP") {
-			t.Error("a part was skipped on the machine")
-		}
+		each(lines.Text())
 	}
-	if err := lines.Err(); err != nil {
-		t.Error(err)
+	err := lines.Err()
+	if err != nil {
 		cancel()
+		_ = read.Close() // never fails; what is still printed is not awaited
 	}
-	if err := <-ended; err != nil || !hasPassed {
-		return fmt.Errorf("passed: %v, %v", hasPassed, err)
-	}
-	return nil
+	return errors.Join(err, <-ended)
 }
 
 // Install installs what a machine needs, unless it is there.

@@ -39,6 +39,14 @@ func (n *Node) Command(ctx context.Context, program string, args ...string) *exe
 	return n.machine.command(ctx, program, args...)
 }
 
+// RunLines runs a program on the node, and calls a function with each line that it prints.
+func (n *Node) RunLines(ctx context.Context, each func(line string), program string,
+	args ...string) error {
+	return runLines(ctx, func(ctx context.Context) *exec.Cmd {
+		return n.Command(ctx, program, args...)
+	}, each)
+}
+
 // Path returns the path by which this machine reaches a file of the node. A link of the node in it
 // is not resolved as the node does.
 func (n *Node) Path(path string) string {

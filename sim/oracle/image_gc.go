@@ -33,10 +33,10 @@ type imageGC struct {
 	freeFailures             int
 	// reclaimedAt is when an image was last removed before an eviction.
 	reclaimedAt time.Time
-	// round is the last round that has removed an image for the space, and lastUsed what was used when
-	// statuses were served the last two times.
-	round    imageRound
-	lastUsed [2]int64
+	// round is the last round that has removed an image for the space, and servedUsed what was used
+	// when statuses were served the last two times.
+	round      imageRound
+	servedUsed [2]int64
 }
 
 // imageRound is a round that removes images for the space.
@@ -230,7 +230,7 @@ func (o *imageGC) findEarlyRemoval(m *model, f *truth.Fact) *finding {
 func (o *imageGC) noteRound(m *model, f *truth.Fact) {
 	r, gc := &o.round, &m.opts.ImageGC
 	if used, capacity := gc.Filesystem(); r.began.IsZero() {
-		used = min(used+f.Bytes, o.lastUsed[0], o.lastUsed[1])
+		used = min(used+f.Bytes, o.servedUsed[0], o.servedUsed[1])
 		if used*100 < capacity*gc.HighPercent || o.mayBeTooOld(m, f) {
 			return
 		}
@@ -288,8 +288,8 @@ func (o *imageGC) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if gc.Filesystem == nil {
 		return nil
 	}
-	o.lastUsed[0] = o.lastUsed[1]
-	o.lastUsed[1], _ = gc.Filesystem()
+	o.servedUsed[0] = o.servedUsed[1]
+	o.servedUsed[1], _ = gc.Filesystem()
 	if m.agentDown {
 		return nil
 	}

@@ -74,9 +74,11 @@ func (m *model) applyShutdown(f *truth.Fact) {
 
 // forgetLastShutdown notes which pods run again after the last shutdown ended them: static ones.
 func (m *model) forgetLastShutdown(now time.Time) {
-	isOver := !now.Before(m.shutdownEffectUntil())
+	if now.Before(m.shutdownEffectUntil()) {
+		return
+	}
 	for _, p := range m.podsInOrder {
-		if isOver && p.static && p.lastStartedAt.After(m.shutdown.endedAt) {
+		if p.static && p.lastStartedAt.After(m.shutdown.endedAt) {
 			p.shutDown = false
 		}
 	}

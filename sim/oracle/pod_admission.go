@@ -101,7 +101,7 @@ const outOfPrefix = "OutOf" // followed by the name of the resource
 func isRejection(s *v1.PodStatus) bool {
 	switch s.Reason {
 	case "NodeAffinity", "NodePorts", "TaintToleration", "UnexpectedAdmissionError",
-		"NodeShutdown":
+		reasonInShutdown:
 		return s.Phase == v1.PodFailed
 	case reasonEvicted:
 		return s.Phase == v1.PodFailed && strings.HasPrefix(s.Message, rejectedUnderPressure)
@@ -127,7 +127,7 @@ func (m *model) mayReject(p *pod, reason string, now time.Time) bool {
 				return true
 			}
 		}
-	case reason == "NodeShutdown":
+	case reason == reasonInShutdown:
 		return p.firstDesiredAt.Before(m.shutdownEffectUntil())
 	case reason == reasonEvicted:
 		return m.mayRejectForPressure(p)

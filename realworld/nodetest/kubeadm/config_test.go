@@ -38,11 +38,7 @@ func (s *suite) publishImages(t *testing.T, host string) images {
 		t.Fatal(err)
 	}
 	t.Cleanup(registry.Close)
-	kubeadm, err := cluster.Program("kubeadm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), kubeadm, "config", "images", "list",
+	out, err := exec.CommandContext(t.Context(), programPath(t, "kubeadm"), "config", "images", "list",
 		"--kubernetes-version="+cluster.Version, "--image-repository="+registry.Address).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -74,11 +70,7 @@ func (s *suite) publishImages(t *testing.T, host string) images {
 
 func readProgram(t *testing.T, name string) []byte {
 	t.Helper()
-	path, err := cluster.Program(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
+	data, err := os.ReadFile(programPath(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}

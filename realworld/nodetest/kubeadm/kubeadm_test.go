@@ -39,9 +39,9 @@ func TestKubeadm(t *testing.T) {
 		{"the network of the worker", func(t *testing.T) { s.testNetwork(t, s.worker) }},
 		{"a deployment", s.testDeployment},
 		{"serving certificates", s.testServing},
-		{"another configuration", s.testUpgradeNode},
-		{"upgrade of the control plane", s.testControlPlaneUpgrade},
-		{"rotation of the client certificate", s.testRotation},
+		{"upgrade node: another configuration", s.testUpgradeNode},
+		{"upgrade node: another control plane", s.testControlPlaneUpgrade},
+		{"rotation of the worker's client certificate", s.testRotation},
 		{"reset of the worker", func(t *testing.T) { s.testReset(t, s.worker) }},
 		{"reset of the control plane", func(t *testing.T) { s.testReset(t, s.controlPlane) }},
 	} {

@@ -1,11 +1,9 @@
 package kubeadm
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -51,8 +49,8 @@ type node struct {
 	runtime runtimeapi.RuntimeServiceClient
 }
 
-// newSuite boots the machines, and prepares them as a reader of kubeadm's documentation would: with
-// a container runtime, the agent and kubeadm.
+// newSuite boots the machines, and installs a container runtime and the agent on them: what kubeadm
+// expects on a node.
 func newSuite(t *testing.T) *suite {
 	t.Helper()
 	s := &suite{start: time.Now()}
@@ -109,7 +107,7 @@ func (s *suite) prepare(t *testing.T, n *node, address netip.Prefix, gateway net
 	n.write(t, "/etc/containerd/config.toml", s.images.containerdConfig(t), 0o644)
 	n.write(t, "/etc/containerd/certs.d/"+s.images.registry.Address+"/hosts.toml",
 		s.images.hostsConfig(), 0o644)
-	containerd, err := provision.CacheDir("containerd", "v2.4.2")
+	containerd, err := nodetest.V2Dir()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,36 +165,34 @@ func (n *node) write(t *testing.T, path, text string, mode os.FileMode) {
 // program returns a command of a built program on the node. kubectl is the administrator's.
 func (n *node) program(ctx context.Context, t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	if name == "kubectl" {
+		args = append([]string{"--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
+	}
+	return n.Command(ctx, programPath(t, name), args...)
+}
+
+// programPath returns the path of a built program, which is the same on the nodes.
+func programPath(t *testing.T, name string) string {
+	t.Helper()
 	path, err := cluster.Program(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name == "kubectl" {
-		args = append([]string{"--kubeconfig=/etc/kubernetes/admin.conf"}, args...)
-	}
-	return n.Command(ctx, path, args...)
+	return path
 }
 
 // kubeadm runs kubeadm on a node, and logs what it prints.
 func (s *suite) kubeadm(t *testing.T, n *node, args ...string) {
 	t.Helper()
 	s.say(t, "%s# kubeadm %s", n.HostName, strings.Join(args, " "))
-	cmd := n.program(t.Context(), t, "kubeadm", args...)
-	read, write := io.Pipe()
-	cmd.Stdout, cmd.Stderr = write, write
-	ended := make(chan error, 1)
-	go func() {
-		err := cmd.Run()
-		_ = write.Close() // never fails
-		ended <- err
-	}()
-	for lines := bufio.NewScanner(read); lines.Scan(); {
+	path := programPath(t, "kubeadm")
+	err := n.RunLines(t.Context(), func(line string) {
 		// The system verification has a line in color for each option of the kernel.
-		if line := lines.Text(); strings.TrimSpace(line) != "" && !strings.Contains(line, "\x1b[") {
+		if strings.TrimSpace(line) != "" && !strings.Contains(line, "\x1b[") {
 			s.say(t, "%s| %s", n.HostName, line)
 		}
-	}
-	if err := <-ended; err != nil {
+	}, path, args...)
+	if err != nil {
 		t.Fatalf("kubeadm %s: %v", args[0], err)
 	}
 }
