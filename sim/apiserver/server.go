@@ -14,6 +14,7 @@ package apiserver
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"seedlet.dev/sim/agenda"
 	"seedlet.dev/sim/truth"
@@ -105,15 +106,16 @@ func (s *Server) Do(eff world.Effect) {
 	case *world.RecordEvent:
 		s.opts.Truth.Add(EventFact(body, s.opts.Agenda.Now()))
 	default:
-		by := requester{incarnation: s.incarnation}
+		by := requester{incarnation: s.incarnation, sentAt: s.opts.Agenda.Now()}
 		s.wire.Send(eff, func(call *wire.Call) { s.receive(call, by) })
 	}
 }
 
-// requester identifies the client of a request: an incarnation of the agent, or another client by
-// name.
+// requester identifies the client of a request: an incarnation of the agent, with the time of the
+// request, or another client by name.
 type requester struct {
 	incarnation int
+	sentAt      time.Time
 	name        string
 }
 

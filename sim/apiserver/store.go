@@ -83,7 +83,7 @@ func (s *Server) put(by requester, after world.Object, status bool) world.Object
 	}
 	s.commit(kind, change{st.version, before, after}, truth.Write{
 		Resource: k.resource, Namespace: k.namespace, Name: k.name, Before: before, After: after,
-		Status: status, Incarnation: by.incarnation, Client: by.name,
+		Status: status, Incarnation: by.incarnation, Client: by.name, SentAt: by.sentAt,
 	})
 	return after
 }
@@ -107,7 +107,7 @@ func (s *Server) remove(by requester, o world.Object) {
 	meta.SetResourceVersion(strconv.FormatUint(st.version, 10))
 	s.commit(truth.ObjectDeleted, change{st.version, last, world.Object{}}, truth.Write{
 		Resource: k.resource, Namespace: k.namespace, Name: k.name, Before: o,
-		Incarnation: by.incarnation, Client: by.name,
+		Incarnation: by.incarnation, Client: by.name, SentAt: by.sentAt,
 	})
 }
 

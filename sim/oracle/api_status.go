@@ -83,13 +83,18 @@ func (*apiTerminalStopped) checkFact(m *model, f *truth.Fact) *finding {
 		isTerminalPhase(f.Write.Before.Pod.Status.Phase) {
 		return nil
 	}
-	// A static pod that has ended runs again with the next agent, while the write of the last one may
-	// still be under way.
-	isLate := isMirror(f.Write.After.Pod) && f.Write.Incarnation < m.agentStarts
-	if runs := m.podsOfObject(f.Write.After.Pod); len(runs) == 1 && runs[0].liveContainers > 0 &&
-		!isLate {
-		return findingf("pod %s is reported as %s, but %s runs", runs[0],
-			f.Write.After.Pod.Status.Phase, runs[0].anyLiveContainer())
+	runs := m.podsOfObject(f.Write.After.Pod)
+	if len(runs) != 1 {
+		return nil
+	}
+	// A static pod that has ended runs again with the next agent, or after a shutdown was cancelled,
+	// while the request is still under way.
+	mayRunAgain := isMirror(f.Write.After.Pod)
+	for _, c := range runs[0].containers {
+		if c.state == running && !(mayRunAgain && f.Write.SentAt.Before(c.startedAt)) {
+			return findingf("pod %s is reported as %s, but %s runs", runs[0],
+				f.Write.After.Pod.Status.Phase, c)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -11,8 +12,11 @@ import (
 
 // store adds a write of a pod at the API server, by an incarnation of the agent or, with 0, by
 // another client.
-func (s *script) store(life int, before, after *v1.Pod) {
-	m := &truth.Write{Resource: api.ResourcePods, Incarnation: life,
+func (s *script) store(life int, before, after *v1.Pod) { s.storeSent(s.now, life, before, after) }
+
+// storeSent is store for a request that was sent at another time.
+func (s *script) storeSent(at time.Time, life int, before, after *v1.Pod) {
+	m := &truth.Write{Resource: api.ResourcePods, Incarnation: life, SentAt: at,
 		Before: api.Object{Pod: before}, After: api.Object{Pod: after}}
 	kind, object := truth.ObjectUpdated, after
 	switch {
@@ -55,8 +59,9 @@ func TestAPITerminalStopped(t *testing.T) {
 			s.startPod(never)
 			s.storePhase(1, v1.PodRunning, v1.PodFailed)
 		}},
-		{"a late write of the agent before, of a mirror", "", lateTerminalWrite(1)},
-		{"a write of this agent, of a mirror", "api-terminal-stopped", lateTerminalWrite(2)},
+		{"of a mirror, sent before the container started", "", writeTerminalMirror(-time.Second)},
+		{"of a mirror, sent after the container started", "api-terminal-stopped",
+			writeTerminalMirror(time.Second)},
 		{"started again", "api-terminal-stopped", func(s *script) {
 			s.setDesired(spec("u1", always, "app"))
 			s.storePhase(1, v1.PodPending, v1.PodFailed)
@@ -65,18 +70,19 @@ func TestAPITerminalStopped(t *testing.T) {
 	})
 }
 
-// lateTerminalWrite has a static pod run with the second agent when a terminal phase of its mirror
-// is stored that one of the agents has written.
-func lateTerminalWrite(life int) func(*script) {
+// writeTerminalMirror stores a terminal phase of the mirror of a running static pod, with a request
+// that was sent some time after the start of its container.
+func writeTerminalMirror(sentAfter time.Duration) func(*script) {
 	return func(s *script) {
-		s.restartAgent()
 		s.startPod(never)
+		sentAt := s.now.Add(sentAfter)
+		s.wait(60)
 		before, after := s.served("u1", v1.PodRunning), s.served("u1", v1.PodFailed)
 		for _, object := range []*v1.Pod{before, after} {
 			object.UID = "mirror"
 			object.Annotations = map[string]string{"kubernetes.io/config.mirror": "u1"}
 		}
-		s.store(life, before, after)
+		s.storeSent(sentAt, 1, before, after)
 	}
 }
 

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"path"
 	"slices"
 	"time"
 
@@ -42,9 +41,9 @@ func (s *Set) checkCSICall(now time.Time, eff *world.Effect) {
 	switch body := eff.Body.(type) {
 	case *world.UnpublishVolume:
 		delete(m.csi.succeeded, target)
-		m.csi.releasedAt[path.Dir(target)] = now
+		m.csi.releasedAt[m.csiDataDir(target)] = now
 	case *world.UnstageVolume:
-		m.csi.releasedAt[path.Dir(body.StagingPath)] = now
+		m.csi.releasedAt[m.csiDataDir(body.StagingPath)] = now
 	}
 	m.csi.inFlight[name] = csiInFlight{eff.Op, world.CallName(eff.Body), target, eff.Deadline}
 }

@@ -303,30 +303,50 @@ func TestReasonsOfCSICalls(t *testing.T) {
 	})
 }
 
-func TestCSIRelease(t *testing.T) {
-	remove := func(s *script) {
-		r := csiStart(s)
-		s.PodNoLongerDesired(s.now, "u1")
-		r.change(truth.StopRequested, "")
-		s.wait(1)
-		r.exit(0, truth.CauseStop)
-		s.changeSandbox(truth.SandboxStopped, "u1-s0")
-		r.change(truth.ContainerRemoved, "")
-		s.changeSandbox(truth.SandboxRemoved, "u1-s0")
+// csiRemovePod has csiStart, and ends the pod, but not what its volume is published and staged at.
+func csiRemovePod(s *script) {
+	r := csiStart(s)
+	s.PodNoLongerDesired(s.now, "u1")
+	r.change(truth.StopRequested, "")
+	s.wait(1)
+	r.exit(0, truth.CauseStop)
+	s.changeSandbox(truth.SandboxStopped, "u1-s0")
+	r.change(truth.ContainerRemoved, "")
+	s.changeSandbox(truth.SandboxRemoved, "u1-s0")
+}
+
+// csiLoseGroup removes the pod while answers of ShareWithGroup may be lost and another pod, with or
+// without a group, has the volume.
+func csiLoseGroup(hasGroup bool) func(*script) {
+	return func(s *script) {
+		csiRemovePod(s)
+		csiPod(s, "u2")
+		if hasGroup {
+			s.pods["u2"].Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64)}
+		}
+		s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
+			return call == "ShareWithGroup"
+		}
+		pollAfter(s, 600)
 	}
+}
+
+func TestCSIRelease(t *testing.T) {
 	runCases(t, []testCase{
 		{"let go", "", func(s *script) {
-			remove(s)
+			csiRemovePod(s)
 			csiFact(s, truth.VolumeUnpublished, "h", csiTarget("u1"))
 			csiFact(s, truth.VolumeUnstaged, "h", csiStaging)
 			pollAfter(s, 600)
 		}},
 		{"not let go", "csi-release", func(s *script) {
-			remove(s)
+			csiRemovePod(s)
 			pollAfter(s, 600)
 		}},
+		{"not let go, as the group of another pod may be lost", "", csiLoseGroup(true)},
+		{"not let go, and no other pod has a group", "csi-release", csiLoseGroup(false)},
 		{"not let go, as its driver is away", "", func(s *script) {
-			remove(s)
+			csiRemovePod(s)
 			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.DriverEnded,
 				Driver: &truth.Driver{Name: csiDriver}})
 			pollAfter(s, 600)
@@ -336,14 +356,14 @@ func TestCSIRelease(t *testing.T) {
 			writeObject(s, nodeWith(true, true), nodeWith(false, true), 1)
 		}},
 		{"not in use for the Node after its end", "", func(s *script) {
-			remove(s)
+			csiRemovePod(s)
 			csiFact(s, truth.VolumeUnpublished, "h", csiTarget("u1"))
 			csiFact(s, truth.VolumeUnstaged, "h", csiStaging)
 			writeObject(s, nodeWith(true, true), nodeWith(false, true), 1)
 		}},
 	})
 	s := newScript()
-	remove(s)
+	csiRemovePod(s)
 	want := fmt.Sprintf("no pod has a.test^h, but it is published at %s\n"+
 		"no pod has a.test^h, but it is staged at %s", csiTarget("u1"), csiStaging)
 	if got := s.unsettled(); !strings.Contains(got, want) {

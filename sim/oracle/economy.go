@@ -165,10 +165,14 @@ func (s *Set) Called(now time.Time, request any) {
 		bound = imageGCPeriod + imageGCBound // an image that has become unused waits for the next round
 	}
 	if r, isRemoval := request.(*world.RemoveTree); isRemoval {
-		if strings.HasSuffix(path.Dir(r.Path), "/image_manager/pulled") {
+		switch dir := path.Dir(r.Path); {
+		case strings.HasSuffix(dir, "/image_manager/pulled"):
 			return // the record of an image that the runtime has not listed for an hour
+		case strings.HasSuffix(dir, "/image_manager/pulling"):
+			bound = imageGCPeriod + imageGCBound // what a pull has brought, the next list of images says
+		default:
+			bound = housekeepingBound
 		}
-		bound = housekeepingBound
 	}
 	if m.healedAt.IsZero() || m.agentDown {
 		return

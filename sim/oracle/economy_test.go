@@ -57,6 +57,8 @@ func markOther(s *script) {
 
 func TestEconomyOfRepeatedWrites(t *testing.T) {
 	runCases(t, []testCase{
+		{"what a block volume is, written again", "economy", blockDataWrittenAgain(false)},
+		{"what a block volume is, after its release", "", blockDataWrittenAgain(true)},
 		{"a record again and again, soon after a change", "economy", func(s *script) {
 			settleEconomy(s)
 			s.changePath(truth.PathWritten, economyRecord, "")
@@ -81,6 +83,21 @@ func TestEconomyOfRepeatedWrites(t *testing.T) {
 			s.Called(s.now, &runtimeapi.ContainerStatusRequest{})
 		}},
 	})
+}
+
+// blockDataWrittenAgain writes the vol_data.json of a block volume twice, if wanted with a call in
+// between that unstages the volume.
+func blockDataWrittenAgain(released bool) func(*script) {
+	return func(s *script) {
+		const blocks = "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/"
+		settleEconomy(s)
+		s.changePath(truth.PathWritten, blocks+"pv/data/vol_data.json", "")
+		s.wait(20)
+		if released {
+			s.checkCSICall(s.now, &api.Effect{Body: &api.UnstageVolume{StagingPath: blocks + "staging/pv"}})
+		}
+		wroteAgain(s, blocks+"pv/data/vol_data.json")
+	}
 }
 
 func TestEconomy(t *testing.T) {
@@ -154,7 +171,16 @@ func TestEconomy(t *testing.T) {
 }
 
 func TestEconomyOfImages(t *testing.T) {
+	settleIntent := func(seconds float64) func(*script) {
+		return func(s *script) {
+			settleEconomy(s)
+			s.wait(seconds)
+			s.Called(s.now, &api.RemoveTree{Path: "/var/lib/kubelet/image_manager/pulling/sha256-1"})
+		}
+	}
 	runCases(t, []testCase{
+		{"the intent of a pull, settled in the next round", "", settleIntent(200)},
+		{"the intent of a pull, settled later", "economy", settleIntent(300)},
 		{"an image is removed by the next round", "", func(s *script) {
 			settleEconomy(s)
 			s.wait(imageGCPeriod.Seconds() - 160 + 1)

@@ -31,7 +31,8 @@ type csiModel struct {
 	attached map[v1.UniqueVolumeName]time.Time
 
 	inFlight map[csiName]csiInFlight // calls of this agent
-	// releasedAt is when a driver was last asked to let go of what is in a directory.
+	// releasedAt is when a driver was last asked to let go of what a vol_data.json describes, by its
+	// directory.
 	releasedAt map[string]time.Time
 	// succeeded are the targets whose last call has succeeded, as this agent or one before knows.
 	succeeded map[string]bool
@@ -218,6 +219,18 @@ func (m *model) podOfTarget(target string) *pod {
 // csiBlocks returns the directory of block volumes.
 func (m *model) csiBlocks() string {
 	return path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/csi/volumeDevices"
+}
+
+// csiDataDir returns the directory of the vol_data.json that describes what is staged or published
+// at a path.
+func (m *model) csiDataDir(at string) string {
+	below, isBlock := strings.CutPrefix(at, m.csiBlocks()+"/")
+	if !isBlock {
+		return path.Dir(at)
+	}
+	_, below, _ = strings.Cut(below, "/") // staging or publish
+	name, _, _ := strings.Cut(below, "/")
+	return m.csiBlocks() + "/" + name + "/data"
 }
 
 // publishedAt returns the targets at which a volume is published, sorted.

@@ -1,6 +1,10 @@
 package truth
 
-import "seedlet.dev/world"
+import (
+	"time"
+
+	"seedlet.dev/world"
+)
 
 // Kinds of facts about objects of the API server, as stored. The fact has a Write.
 const (
@@ -25,4 +29,5 @@ type Write struct {
 	Status          bool         // through the status subresource
 	Incarnation     int          // the incarnation of the agent that wrote; zero: another client
 	Client          string       // the other client
+	SentAt          time.Time    // when the agent sent the request; zero: another client
 }
