@@ -63,7 +63,7 @@ type pluginSocket struct {
 	// What this agent has asked and notified it of, and when; zero: it has not.
 	askedAt, notifiedAt, registeredAt time.Time
 	// holdsName is set once this agent has registered the plugin. A refusal that is delivered late,
-	// after the agent had given up waiting for it, does not end that.
+	// after the agent had given up waiting for it, ends neither that nor the registration.
 	holdsName bool
 }
 
@@ -110,9 +110,12 @@ func (p *pluginModel) apply(f *truth.Fact) {
 		s.askedAt = f.Time
 		s.noteWrong(f)
 	case f.Kind == truth.PluginNotified:
-		s.notifiedAt, s.registeredAt = f.Time, time.Time{}
-		if s.noteWrong(f); f.Cause == "" && f.IsRegistered {
+		s.notifiedAt = f.Time
+		switch s.noteWrong(f); {
+		case f.IsRegistered && f.Cause == "":
 			s.registeredAt, s.holdsName = f.Time, true
+		case f.IsRegistered, !s.holdsName:
+			s.registeredAt = time.Time{}
 		}
 	}
 }

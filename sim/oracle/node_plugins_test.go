@@ -67,6 +67,17 @@ func TestPlugins(t *testing.T) {
 				Cause: truth.CausePlugin})
 			pollAfter(s, 20)
 		}},
+		{"an earlier refusal is delivered late", "", func(s *script) {
+			startPlugin(s, "/b", "a.test", "1.0.0")
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			registerPlugin(s, "/b")
+			askPlugin(s, "/a")
+			endPlugin(s, "/b")
+			s.wait(5)
+			registerPlugin(s, "/a")
+			notifyPlugin(s, "/a", "/b has the name")
+			pollAfter(s, 60)
+		}},
 		{"not registered by the next agent", "plugins", func(s *script) {
 			startPlugin(s, "/a", "a.test", "1.0.0")
 			registerPlugin(s, "/a")
