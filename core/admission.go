@@ -288,6 +288,9 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	if admission.NeedsStrictGroups(spec) && a.state.Runtime.AsOf.IsZero() {
 		return awaitingRuntime
 	}
+	if allocated := a.allocatedTo(spec); allocated != nil { // by an earlier agent
+		spec = allocated.Apply(spec)
+	}
 	check := a.admissionCheck(spec, static, others)
 	failures := check.Failures()
 	if len(failures) == 0 {

@@ -910,3 +910,20 @@ func TestMayHaveEnded(t *testing.T) {
 	delete(r.agent.state.Pods, p.UID)
 	expect(false, "a pod that is not known")
 }
+
+// A pod that an earlier agent has admitted and not started needs what is allocated to it, whatever
+// it has asked for since.
+func TestAdmissionByRecordedAllocation(t *testing.T) {
+	r := newResizeNode()
+	p := withRequests(apiPodNamed("a", "u1"), "100", 0)
+	check := func() string {
+		return r.agent.checkAdmission(p, false, r.agent.activePods(nil), false).Reason
+	}
+	if got := check(); got != "OutOfcpu" {
+		t.Fatalf("without a record it is rejected with %q", got)
+	}
+	r.agent.allocate("u1", allocation.Of(withRequests(apiPodNamed("a", "u1"), "1", 0)))
+	if got := check(); got != "" {
+		t.Errorf("with one it is rejected with %q", got)
+	}
+}

@@ -48,8 +48,9 @@ type Resize struct {
 	WholeRecalled bool `json:"wholeRecalled,omitempty"`
 
 	// Actuated are the resources that the pod had last by the checkpoint of an earlier agent
-	// (allocation.ActuatedFile), if they request more than Spec: a resize to less may not have been
-	// carried out. Nil once the running containers were recalled.
+	// (allocation.ActuatedFile), or that were allocated to it before a resize, if they request more
+	// than Spec: a resize to less may not have been carried out. Nil once the running containers were
+	// recalled.
 	Actuated *allocation.Resources `json:"actuated,omitempty"`
 
 	Pending    *ResizeState `json:"pending,omitempty"`    // Desired is not allocated
@@ -156,7 +157,11 @@ func (p *Pod) ApplyGrant(env *Env) {
 	if held := p.Spec.Spec.Resources; !equality.Semantic.DeepEqual(held, granted.Pod) {
 		r.HeldAsWhole = withLargerRequests(held, r.HeldAsWhole) // its cgroup may have either
 	}
+	before := p.Spec
 	p.Spec = granted.Apply(source)
+	if _, recalled := p.ActuatedAmounts(); !recalled || !p.Observed {
+		p.holdEarlier(before)
+	}
 	if r.Desired, r.Granted, r.Pending = nil, nil, nil; p.Spec != source {
 		r.Desired = source
 	}

@@ -1123,3 +1123,20 @@ func TestOrphanedPodHoldsWhatIsRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A resize that is granted before the containers of an earlier agent are recalled does not free yet
+// what was allocated before.
+func TestGrantBeforeContainersAreRecalled(t *testing.T) {
+	for _, recalled := range []bool{false, true} {
+		r := newResizeHarness(t, "2", "100Mi")
+		if !recalled {
+			r.pod.Containers[0].Actuation = Actuation{}
+		}
+		r.allocate("1", "100Mi")
+		r.allocate("1", "50Mi")
+		requests := resizableRequests(r.pod.AllocatedPod())
+		if got := requests.Cpu().String() + " " + requests.Memory().String(); got != "2 100Mi" {
+			t.Errorf("recalled: %t; the pod holds %s, want what it had", recalled, got)
+		}
+	}
+}

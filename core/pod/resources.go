@@ -123,6 +123,16 @@ func (p *Pod) HoldActuated(r *allocation.Resources) {
 	}
 }
 
+// holdEarlier has the pod hold also what was allocated to it before a resize, whose running
+// containers are not recalled yet.
+func (p *Pod) holdEarlier(before *v1.Pod) {
+	if actuated := p.Resize.Actuated; actuated != nil {
+		before = withMostRequests(before, actuated.Apply(before))
+	}
+	earlier := allocation.Of(before)
+	p.HoldActuated(&earlier)
+}
+
 // heldMemo is the result of heldSpec, and what it was computed from.
 type heldMemo struct {
 	spec, granted *v1.Pod

@@ -78,7 +78,7 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 	if p == nil {
 		p = &Pod{Namespace: namespace, Volumes: map[string]*Volume{}}
 	}
-	p.keep(targets)
+	p.keep(targets, effects.Now())
 	for i := range targets {
 		t := &targets[i]
 		v := p.Volumes[t.Name]
@@ -107,15 +107,16 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 	return wake
 }
 
-// keep forgets the volumes that are not among those that are set up. A measurement in flight
-// is waited for, so that there is one for each volume.
-func (p *Pod) keep(targets []Target) {
+// keep forgets the usage of the volumes that are not among those that are set up. A measurement in
+// flight is waited for, so that there is one for each volume, and so is the end of the period: a
+// volume is set up again with each sandbox of its pod.
+func (p *Pod) keep(targets []Target, now time.Time) {
 	maps.DeleteFunc(p.Volumes, func(name string, v *Volume) bool {
 		if slices.ContainsFunc(targets, func(t Target) bool { return t.Name == name }) {
 			return false
 		}
 		v.Latest = nil
-		return v.Op == 0
+		return v.Op == 0 && !now.Before(v.NextAt)
 	})
 }
 

@@ -103,8 +103,30 @@ func TestUsageGoes(t *testing.T) {
 			len(b.Pods))
 	}
 	b.complete(time.Minute, issued[1].Op, &world.FilesystemMeasured{}, nil)
-	if b.plan(time.Minute); len(b.Pods) != 0 {
+	if b.plan(2 * time.Minute); len(b.Pods) != 0 {
 		t.Errorf("pods %+v, want none", b.Pods)
+	}
+}
+
+// A new sandbox has the volumes of its pod set up again, which are measured no sooner for that.
+func TestVolumeIsSetUpAgain(t *testing.T) {
+	b := newBench()
+	issued, _ := b.plan(0)
+	for _, effect := range issued {
+		b.complete(0, effect.Op, &world.CSIVolumeStats{UsedBytes: 1}, nil)
+	}
+	targets := b.targets
+	b.targets = nil
+	b.plan(10 * time.Second)
+	if got := b.List(); len(got) != 0 {
+		t.Errorf("usage %+v of volumes that are not set up, want none", got)
+	}
+	b.targets = targets
+	if again, wake := b.plan(20 * time.Second); len(again) != 0 || wake != time.Minute {
+		t.Errorf("%d measurements, and the next after %v, want none before a minute", len(again), wake)
+	}
+	if again, _ := b.plan(time.Minute); len(again) != 2 {
+		t.Errorf("%d measurements after a minute, want 2", len(again))
 	}
 }
 

@@ -81,7 +81,8 @@ type sandbox struct {
 	pod           *pod
 	attempt       uint32
 	ready         bool
-	cgroup        string // its directory
+	readyAt       time.Time // when it has last become ready
+	cgroup        string    // its directory
 	ids           truth.IDs
 	round         int      // the newest restart round started here; the fields below are of it
 	started       []string // containers that were started here
@@ -184,7 +185,7 @@ func (m *model) applySandbox(f *truth.Fact) {
 	s.pod.changedAt = f.Time
 	switch f.Kind {
 	case truth.SandboxReady:
-		s.ready = true
+		s.ready, s.readyAt = true, f.Time
 	case truth.SandboxStopped:
 		s.ready = false
 	case truth.SandboxRemoved:

@@ -57,6 +57,20 @@ func TestTiers(t *testing.T) {
 			s.sandboxIn("u1", ownCgroup, truth.IDs{})
 			s.createCgroup(tier, truth.Limits{CPUShares: 2})
 		})},
+		{"a tier that shrinks as the agent starts", "tiers", withTiers(func(s *script) {
+			s.sandboxIn("u1", ownCgroup, truth.IDs{})
+			s.wait(1)
+			s.restartAgent()
+			s.createCgroup(tier, truth.Limits{CPUShares: 2})
+		})},
+		{"a tier that shrinks before the sandbox of an earlier agent is known", "",
+			withTiers(func(s *script) {
+				s.wait(1)
+				s.restartAgent()
+				s.wait(1)
+				s.sandboxIn("u1", ownCgroup, truth.IDs{})
+				s.createCgroup(tier, truth.Limits{CPUShares: 2})
+			})},
 		{"a tier that shrinks after its pod", "", withTiers(func(s *script) {
 			s.changeSandbox(truth.SandboxStopped, s.sandboxIn("u1", ownCgroup, truth.IDs{}))
 			s.createCgroup(tier, truth.Limits{CPUShares: 2})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"reflect"
+	"slices"
 )
 
 // Pool is what the pods of other scenarios are drawn from, so that what one scenario has is tried
@@ -38,11 +40,19 @@ func (p *Pool) load(base string, dir fs.FS) error {
 	if p.Each.Least < 1 || p.Groups.Least < 1 {
 		return errors.New(": want at least one group, and one pod of each")
 	}
+	object := map[string]Object{}
 	for i, name := range p.From {
 		file := path.Join(base, name)
 		s, err := ReadScenario(dir, file)
 		if err != nil {
 			return fmt.Errorf(".from[%d]: %w", i, err)
+		}
+		for _, o := range s.Spec.Objects {
+			other, exists := object[o.Name]
+			if exists && !reflect.DeepEqual(o, other) {
+				return fmt.Errorf(".from[%d]: the object %q is not that of an earlier scenario", i, o.Name)
+			}
+			object[o.Name] = o
 		}
 		for _, group := range s.Spec.Pods {
 			p.groups = append(p.groups, pooledGroup{group, s.Metadata.Name, s.Spec.Objects})
@@ -58,7 +68,6 @@ func (g *generator) drawPool() (groups []PodGroup, objects []Object) {
 		return nil, nil
 	}
 	r := g.stream("pool")
-	hasObjects := map[string]bool{}
 	order := r.Perm(len(pool.groups))
 	for _, i := range order[:min(pool.Groups.draw(r), len(order))] {
 		drawn := &pool.groups[i]
@@ -71,9 +80,10 @@ func (g *generator) drawPool() (groups []PodGroup, objects []Object) {
 			group.URL = !group.API && isAtURL && g.scenario.Spec.Node.Config["staticPodURL"] != nil
 		}
 		groups = append(groups, group)
-		if !hasObjects[drawn.scenario] {
-			hasObjects[drawn.scenario] = true
-			objects = append(objects, drawn.objects...)
+		for _, o := range drawn.objects {
+			if !slices.ContainsFunc(objects, func(other Object) bool { return other.Name == o.Name }) {
+				objects = append(objects, o)
+			}
 		}
 	}
 	return groups, objects
