@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -196,7 +197,8 @@ func (a *Agent) evict(c eviction.Candidate, e eviction.Eviction) {
 // hastenVictim shortens the grace period of a pod that was evicted.
 func (a *Agent) hastenVictim(uid string, grace time.Duration) {
 	if p := a.state.Pods[uid]; p != nil {
-		p.Evict(p.Termination.Message, grace, a.effects.Now())
+		end := &p.Termination
+		p.Evict(cmp.Or(end.PressureMessage, end.Message), grace, a.effects.Now())
 		a.enqueuePod(uid)
 	}
 }

@@ -91,6 +91,21 @@ func TestCandidatesWithoutResize(t *testing.T) {
 	}
 }
 
+// A victim that had ended for another reason, and that is hastened again, is still reported as one
+// of the resource.
+func TestHastenedVictimIsReportedAsBefore(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"))
+	p := n.agent.state.Pods["u1"]
+	p.Termination = pod.Termination{Reason: "DeadlineExceeded", Message: "late", Grace: time.Hour}
+	p.Stage = pod.Terminating
+	p.Evict("low on memory", time.Minute, n.now)
+	n.agent.hastenVictim("u1", time.Second)
+	if e := &p.Termination; e.PressureMessage != "low on memory" || e.Message != "late" ||
+		e.Hastened != 2*time.Second {
+		t.Errorf("%+v", e)
+	}
+}
+
 // Containers that could not be removed for the space are not removed later, when there is enough.
 func TestContainersAreKeptAfterAReclaim(t *testing.T) {
 	ended := apiPodNamed("a", "u1")

@@ -2043,6 +2043,21 @@ var mutants = []mutant{
 		scenario: "shutdown-cancel", seeds: "1-50",
 	},
 	{
+		name:     "pods that come during a shutdown wait",
+		file:     "core/nodeshutdown.go",
+		old:      "return failedRejection(shutdown.RejectionReason, shutdown.RejectionMessage)",
+		new:      "return awaitingShutdown",
+		scenario: "shutdown", seeds: "1-50",
+	},
+	{
+		name: "pods that come while memory or process IDs are short wait",
+		file: "core/nodepressure.go",
+		old:  "		return failedRejection(pod.ReasonEvicted, message)\n",
+		new: "		r := failedRejection(pod.ReasonEvicted, message)\n" +
+			"		r.Phase, r.Waiting = v1.PodPending, true\n		return r\n",
+		scenario: "memory-storm", seeds: "1-50",
+	},
+	{
 		name:     "no pod is admitted for a minute after a cancelled shutdown",
 		file:     "core/nodeshutdown.go",
 		old:      "	case m.UnderWay():\n",

@@ -268,7 +268,8 @@ func (p *Pod) applyRecord(env *Env) {
 	default: // the pod is marked for deletion as well
 		t := &p.Termination
 		t.Reason, t.Message, t.Phase = end.Reason, end.Message, end.Phase
-		t.UnderPressure, t.Grace = end.UnderPressure, min(t.Grace, end.shortestGrace())
+		t.UnderPressure, t.PressureMessage = end.UnderPressure, end.PressureMessage
+		t.Grace = min(t.Grace, end.shortestGrace())
 	}
 	t := &p.Termination
 	p.OverLimit = end != nil && t.Reason == ReasonEvicted && !t.UnderPressure

@@ -147,9 +147,9 @@ func TestEvictionOfDeletedPodInRecord(t *testing.T) {
 	p.StaleSince = time.Time{}
 	newHarness(t, p).planAt(0).complete("ReadFiles", &world.FilesRead{Files: []world.File{{
 		Data: []byte(`{"start":"2025-12-31T00:00:00Z","end":{"reason":"Evicted","message":"low",` +
-			`"phase":"Failed","underPressure":true,"grace":1000000000}}`)}}}, nil)
+			`"phase":"Failed","underPressure":true,"pressureMessage":"memory","grace":1000000000}}`)}}}, nil)
 	if e := &p.Termination; e.Reason != ReasonEvicted || e.Phase != v1.PodFailed ||
-		!e.UnderPressure || e.Grace != time.Second {
+		!e.UnderPressure || e.PressureMessage != "memory" || e.Grace != time.Second {
 		t.Errorf("%+v", e)
 	}
 }

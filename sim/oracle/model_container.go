@@ -165,13 +165,21 @@ func (c *container) minGrace() time.Duration {
 	if least < 0 {
 		least = defaultGrace
 	}
-	if c.pod.timesDesired == 0 {
+	if c.pod.timesDesired == 0 || c.isOfLostName() {
 		least = min(least, orphanGrace)
 	}
 	if c.pod.sidecarPosition(c.name) > 0 {
 		return min(least, minSidecarGrace)
 	}
 	return least
+}
+
+// isOfLostName reports whether a container is of a pod with another name that had its UID, and that
+// no source has listed since the agent started: it has an orphan's time.
+func (c *container) isOfLostName() bool {
+	p := c.pod
+	return p.spec != nil && c.podFullName != p.spec.Namespace+"/"+p.spec.Name &&
+		p.model.agentStartedAt.After(p.removedAt)
 }
 
 // maxGrace returns the longest time that the container may have between the request to stop it

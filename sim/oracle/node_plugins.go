@@ -197,13 +197,13 @@ func (p *pluginModel) unsettled() []string {
 
 // checkServed finds a plugin that should have been notified by now.
 func (*nodePlugins) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
-	if m.agentDown {
-		return nil
+	if m.agentDown || m.opts.HasAPIServer && m.objects.node == nil {
+		return nil // without its Node, no driver can be made known to the cluster
 	}
 	for _, path := range slices.Sorted(maps.Keys(m.plugins.sockets)) {
 		s := m.plugins.sockets[path]
 		problem := m.plugins.problem(path, s)
-		since := later(later(s.startedAt, m.agentStartedAt),
+		since := later(later(later(s.startedAt, m.agentStartedAt), m.objects.nodeCreatedAt),
 			later(s.wrongAt, m.plugins.endedAt[s.is.Name]))
 		if problem == "" || now.Sub(since) <= pluginBound {
 			continue

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -100,14 +101,37 @@ func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 		p.isCritical() || !m.agentStartedAt.Before(p.firstDesiredAt.Add(-time.Second)) {
 		return nil
 	}
+	if c := n.conditionAgainst(m, p, now); c != "" {
+		return findingf("pod %s starts, although it was desired while the node had %s", p, c)
+	}
+	return nil
+}
+
+// conditionAgainst returns the condition of the node that has been true since before a pod was
+// desired, and for which it is rejected; empty if there is none.
+func (n *pressureModel) conditionAgainst(m *model, p *pod, now time.Time) v1.NodeConditionType {
 	for _, c := range pressureConditions {
 		last, since := n.lastMet[c], n.trueSince[c]
-		if since.IsZero() || now.Sub(last) >= m.opts.Pressure.Transition ||
-			!since.Before(p.firstDesiredAt.Add(-time.Second)) ||
-			c == v1.NodeMemoryPressure && !p.isRejectedForMemory() {
+		if !since.IsZero() && now.Sub(last) < m.opts.Pressure.Transition &&
+			since.Before(p.firstDesiredAt.Add(-time.Second)) &&
+			(c != v1.NodeMemoryPressure || p.isRejectedForMemory()) {
+			return c
+		}
+	}
+	return ""
+}
+
+// findUnrejected returns which pod of the API server is served as pending, although it was desired
+// while the node had a condition for which it is rejected.
+func (n *pressureModel) findUnrejected(m *model, now time.Time, pods []*v1.Pod) *finding {
+	for _, served := range pods {
+		p := m.pods[string(served.UID)]
+		if p == nil || p.isCritical() || !p.isPendingForLong(served, now) {
 			continue
 		}
-		return findingf("pod %s starts, although it was desired while the node had %s", p, c)
+		if c := n.conditionAgainst(m, p, now); c != "" {
+			return findingf("pod %s is pending, although it was desired while the node had %s", p, c)
+		}
 	}
 	return nil
 }
@@ -234,12 +258,12 @@ func (p *pod) hasVolumeBytes() bool {
 
 // checkServed finds a threshold that is met for long without a victim, and a pressure
 // condition that stays.
-func (*nodePressure) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+func (*nodePressure) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {
 	n := &m.pressure
 	if m.opts.NodeUsage == nil || m.agentDown {
 		return nil
 	}
-	if f := n.findStarvation(m, now); f != nil {
+	if f := cmp.Or(n.findStarvation(m, now), n.findUnrejected(m, now, pods)); f != nil {
 		return f
 	}
 	if v := n.victim; v != nil && !n.victimIsSoft && v.liveContainers > 0 &&

@@ -364,6 +364,12 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 	if f := m.findLateGroup(now); f != nil {
 		return f
 	}
+	for _, served := range pods {
+		if p := m.pods[string(served.UID)]; p != nil && !s.missed &&
+			s.since.Before(p.firstDesiredAt.Add(-time.Second)) && p.isPendingForLong(served, now) {
+			return findingf("pod %s is pending, although it was desired during the shutdown", p)
+		}
+	}
 	if problem := readyProblem(m.objects.node); problem != "" &&
 		now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&
 		!m.objects.nodeCreatedAt.After(s.since) &&
@@ -372,7 +378,7 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 			now.Sub(s.since).Round(time.Second), problem)
 	}
 	for _, p := range m.podsInOrder {
-		if p.liveContainers > 0 || p.lacksFinalStatus() {
+		if p.liveContainers > 0 || p.lacksFinalStatus() || p.keepsVolume(now, idleDelayBound) {
 			s.idleSince = time.Time{}
 			return nil
 		}

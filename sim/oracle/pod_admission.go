@@ -152,6 +152,8 @@ func (m *model) mayLackResource(p *pod, name v1.ResourceName, from time.Time) bo
 }
 
 const (
+	// rejectionBound is how long the agent may take to reject a pod, without a fault.
+	rejectionBound = 5 * time.Second
 	// observationBound is how long the agent may count a pod that has ended, without a fault.
 	observationBound = 10 * time.Second
 	// faultyObservationBound is how long the agent may count what no longer exists, or not know
@@ -174,6 +176,16 @@ var computeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 
 // checkedResources are the resources that the oracles check.
 var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
+
+// isPendingForLong reports whether a pod of the API server of which nothing was started is served as
+// pending for longer than it takes to reject it, while nothing has gone wrong.
+func (p *pod) isPendingForLong(served *v1.Pod, now time.Time) bool {
+	desired := p.firstDesiredAt
+	return served.Status.Phase == v1.PodPending && !p.static && p.spec != nil && len(p.specs) == 1 &&
+		p.firstStartedAt.IsZero() && now.Sub(desired) > rejectionBound &&
+		p.model.agentUpSince(desired.Add(-time.Second)) &&
+		p.model.lastFault(now).Before(desired.Add(-reconnectBound))
+}
 
 // allocatable returns the allocatable amount of a resource, in milli-CPUs, bytes and
 // pods.

@@ -43,6 +43,20 @@ func TestUIDReuse(t *testing.T) {
 			renamed(s)
 			s.serve("u1", v1.PodRunning, "app#0 ready")
 		}},
+		{"killed early", "grace-period", func(s *script) {
+			r, _ := renamed(s)
+			s.wait(1)
+			r.change(truth.StopRequested, "")
+			s.wait(2)
+			r.change(truth.KillRequested, truth.CauseStop)
+		}},
+		{"killed as an orphan by the next agent", "", func(s *script) {
+			r, _ := renamed(s)
+			s.restartAgent()
+			r.change(truth.StopRequested, "")
+			s.wait(2)
+			r.change(truth.KillRequested, truth.CauseStop)
+		}},
 		{"stopped by a late list of the old one", "needless-stop", func(s *script) {
 			r := s.startPod(always)
 			s.PodNoLongerDesired(s.now, "u1")
