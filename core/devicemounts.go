@@ -15,7 +15,9 @@ func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
 	devices := &a.state.Devices
 	switch {
 	case r.Call == "MountDevice": // also after a failure
-		devices.NoteMount()
+		if devices.NoteMount(ev.Err != nil && ev.Err.Kind == world.KindTimeout, ev.Time) {
+			a.queue.enqueue(devicemount.Owner)
+		}
 	case r.Call == "Unmount" && ev.Err == nil && devices.NoteUnmount():
 		a.queue.enqueue(devicemount.Owner)
 	}

@@ -21,6 +21,8 @@ import (
 const (
 	timeout     = 2 * time.Minute
 	retryPeriod = time.Minute // after a failure
+	// lateMax is how long a mount that has timed out is looked for, once a retryPeriod.
+	lateMax = time.Hour
 )
 
 // Owner is the key of the operations and the timer.
@@ -42,10 +44,20 @@ type Devices struct {
 	Unmounted bool      `json:"unmounted,omitempty"`
 	NotBefore time.Time `json:"notBefore"`
 	LastError string    `json:"lastError,omitempty"`
+	// LateUntil is until when a mount that has timed out may still take effect, for a pod that may
+	// have gone; NextLook is when the mount table is looked at next for it.
+	LateUntil time.Time `json:"lateUntil,omitzero"`
+	NextLook  time.Time `json:"nextLook,omitzero"`
 }
 
-// NoteMount records that a device may have been mounted.
-func (d *Devices) NoteMount() { d.MayExist = true }
+// NoteMount records that a device may have been mounted, or with late, may still be. It reports
+// whether to plan.
+func (d *Devices) NoteMount(late bool, now time.Time) bool {
+	if d.MayExist = true; late {
+		d.LateUntil, d.NextLook = now.Add(lateMax), now.Add(retryPeriod)
+	}
+	return late
+}
 
 // NoteUnmount records that a pod has let go of its volumes, and reports whether to plan.
 func (d *Devices) NoteUnmount() bool {
@@ -76,9 +88,15 @@ func (d *Devices) Plan(isNeeded func(volume string) bool, effects *op.Effects) t
 			return time.Time{}
 		}
 	}
-	if !d.Looked || d.Again {
-		d.Looked, d.Again = true, false
+	now := effects.Now()
+	isLate := now.Before(d.LateUntil)
+	if !d.Looked || d.Again || isLate && !now.Before(d.NextLook) {
+		d.Looked, d.Again, d.NextLook = true, false, now.Add(retryPeriod)
 		d.Op = effects.Issue(Owner, "", timeout, &world.ListMounts{Path: d.RootDir})
+		return time.Time{}
+	}
+	if isLate {
+		return d.NextLook
 	}
 	return time.Time{}
 }

@@ -78,7 +78,7 @@ func TestNothingMounted(t *testing.T) {
 	if got := runPlan(d, t0, "", none); got != "ListMounts" || d.NoteUnmount() {
 		t.Errorf("%s, and again %v", got, d.Again)
 	}
-	if d.NoteMount(); !d.NoteUnmount() {
+	if d.NoteMount(false, t0); !d.NoteUnmount() {
 		t.Error("not looked at after a device was mounted")
 	}
 }
@@ -97,5 +97,31 @@ func TestFailureIsRetried(t *testing.T) {
 	const want = "ListMounts, Unmount pv-b, RemoveTree pv-b"
 	if got := runPlan(d, t0.Add(time.Minute), "", mountTable); got != want || d.LastError != "" {
 		t.Errorf("%s a minute later, %q", got, d.LastError)
+	}
+}
+
+// A mount that has timed out may still take effect when its pod has gone: it is looked for, for an
+// hour.
+func TestLateMountIsFound(t *testing.T) {
+	d := newDevices()
+	none := func(string) world.Event { return world.Event{Body: &world.MountsListed{}} }
+	runPlan(d, t0, "", none)
+	if d.NoteMount(false, t0) || !d.NoteMount(true, t0) {
+		t.Error("only a mount that has timed out is looked for")
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  string
+	}{{time.Second, ""}, {time.Minute, "ListMounts"}, {time.Minute, ""}} {
+		if got := runPlan(d, t0.Add(c.after), "", none); got != c.want {
+			t.Errorf("after %v: %q, want %q", c.after, got, c.want)
+		}
+	}
+	const want = "ListMounts, Unmount pv-b, RemoveTree pv-b"
+	if got := runPlan(d, t0.Add(2*time.Minute), "", mountTable); got != want {
+		t.Errorf("%s after two minutes, want %s", got, want)
+	}
+	if got := runPlan(d, t0.Add(2*time.Hour), "", none); got != "" {
+		t.Errorf("%s two hours later", got)
 	}
 }

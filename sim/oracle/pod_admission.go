@@ -177,8 +177,8 @@ var computeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 // checkedResources are the resources that the oracles check.
 var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
 
-// isPendingForLong reports whether a pod of the API server of which nothing was started is served as
-// pending for longer than it takes to reject it, while nothing has gone wrong.
+// isPendingForLong reports whether a pod of the API server of which nothing was started is served
+// as pending for longer than it takes to reject it, while nothing has gone wrong.
 func (p *pod) isPendingForLong(served *v1.Pod, now time.Time) bool {
 	desired := p.firstDesiredAt
 	return served.Status.Phase == v1.PodPending && !p.static && p.spec != nil && len(p.specs) == 1 &&

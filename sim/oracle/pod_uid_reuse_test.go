@@ -8,6 +8,13 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
+// killAfter has the container asked to stop, and killed some seconds later.
+func (r run) killAfter(seconds float64) {
+	r.change(truth.StopRequested, "")
+	r.script.wait(seconds)
+	r.change(truth.KillRequested, truth.CauseStop)
+}
+
 func TestUIDReuse(t *testing.T) {
 	// renamed gives the UID of a running pod to another name.
 	renamed := func(s *script) (run, *v1.Pod) {
@@ -45,17 +52,12 @@ func TestUIDReuse(t *testing.T) {
 		}},
 		{"killed early", "grace-period", func(s *script) {
 			r, _ := renamed(s)
-			s.wait(1)
-			r.change(truth.StopRequested, "")
-			s.wait(2)
-			r.change(truth.KillRequested, truth.CauseStop)
+			r.killAfter(2)
 		}},
 		{"killed as an orphan by the next agent", "", func(s *script) {
 			r, _ := renamed(s)
 			s.restartAgent()
-			r.change(truth.StopRequested, "")
-			s.wait(2)
-			r.change(truth.KillRequested, truth.CauseStop)
+			r.killAfter(2)
 		}},
 		{"stopped by a late list of the old one", "needless-stop", func(s *script) {
 			r := s.startPod(always)
