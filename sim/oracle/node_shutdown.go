@@ -378,7 +378,8 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 			now.Sub(s.since).Round(time.Second), problem)
 	}
 	for _, p := range m.podsInOrder {
-		if p.liveContainers > 0 || p.lacksFinalStatus() || p.keepsVolume(now, idleDelayBound) {
+		if p.liveContainers > 0 || p.lacksFinalStatus() || p.keepsVolume(now, idleDelayBound) ||
+			p.awaitsDriver() {
 			s.idleSince = time.Time{}
 			return nil
 		}
