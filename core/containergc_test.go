@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"seedlet.dev/world"
 )
 
 // What the collection of containers needs and what keeps failing is an event of the Node in each
@@ -36,6 +38,20 @@ func TestEventsOfContainerGC(t *testing.T) {
 		if events := n.takeEvents(); strings.Contains(events, "ContainerGCFailed") {
 			t.Errorf("%s succeeds again: %s", c.call, events)
 		}
+	}
+}
+
+// A directory of logs that is left of a pod and cannot be removed is an event of the Node.
+func TestEventOfLogsThatAreLeft(t *testing.T) {
+	n := bootNode(nil)
+	n.logs["/var/log/pods"] = []world.DirEntry{{Name: "default_gone_u9", Directory: true}}
+	n.failingCalls = map[string]bool{"RemoveTree": true}
+	n.agent.state.Housekeeping.NextAt = n.now.Add(90 * time.Second) // between two reports
+	n.advance(5 * time.Minute)
+	want := "Warning ContainerGCFailed n1: failed to remove pod logs directory " +
+		"\"/var/log/pods/default_gone_u9\": broken\n"
+	if events := n.takeEvents(); !strings.Contains(events, want) {
+		t.Errorf("events %q, want %q", events, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,53 @@ func TestPodThatIsNotStartedKeepsNoImage(t *testing.T) {
 				t.Errorf("beside a pod that is %s: %s", name, e)
 			}
 		}
+	}
+}
+
+// The image of a pod that has no sandbox yet is kept by a periodic round, although the disk is
+// nearly full, and not by one for an eviction.
+func TestImageOfPodWithoutSandbox(t *testing.T) {
+	const image = "registry.example.com/big:1"
+	waiting := apiPodNamed("a", "u1")
+	waiting.Spec.Containers[0].Image = image
+	n := bootWithPods(nil)
+	n.failingCalls = map[string]bool{"RunPodSandbox": true}
+	n.apiServer.put(waiting)
+	present, full, available := true, false, int64(50<<30)
+	answerDisk := answerFullDisk(image, &present, &full)
+	n.answer = func(effect any) any {
+		if _, is := effect.(*world.MeasureFilesystem); is {
+			return &world.FilesystemMeasured{Device: 1, CapacityBytes: 1 << 40, AvailableBytes: available}
+		}
+		return answerDisk(effect)
+	}
+	n.evictionHard = map[string]string{"nodefs.available": "1%"}
+	n.restart()
+	n.advance(15 * time.Minute)
+	if failed := "FreeDiskSpaceFailed"; !present || !strings.Contains(n.takeEvents(), failed) {
+		t.Errorf("after periodic rounds: present %t, want an event %s", present, failed)
+	}
+	available = 1 << 20
+	if n.advance(3 * time.Minute); present {
+		t.Error("the image is kept while the node has to evict")
+	}
+}
+
+// The image of a static pod that waits for room is kept, also while the node has to evict.
+func TestImageOfStaticPodThatWaits(t *testing.T) {
+	const image = "registry.example.com/big:1"
+	waiting := strings.Replace(staticOf("b", "1"), "image: i", "image: "+image, 1)
+	n := newNode(map[string]string{"a.yaml": staticOf("a", "1500m"), "b.yaml": waiting})
+	present, full := true, false
+	n.answer = answerFullDisk(image, &present, &full)
+	n.restart()
+	n.advance(200 * time.Second)
+	if got := n.phases()["b-n1"]; got != v1.PodPending || len(n.containers) != 1 {
+		t.Fatalf("%s, %d containers run", got, len(n.containers))
+	}
+	full = true
+	if n.advance(10 * time.Minute); !present {
+		t.Error("the image is removed")
 	}
 }
 

@@ -129,7 +129,7 @@ func TestKnownLayersCount(t *testing.T) {
 	n.run(0, true)
 	n.run(period, true)
 	n.disk = 1
-	for range usageFailuresMax {
+	for range 3 {
 		n.run(period, true)
 	}
 	n.victim(t, "disk")

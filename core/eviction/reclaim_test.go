@@ -44,6 +44,26 @@ func TestMemoryStarvesDuringReclaim(t *testing.T) {
 	}
 }
 
+// Removals of containers put off an eviction for 260 seconds, however many follow: a tenant
+// determines when its containers are removed.
+func TestRemovalsPutOffAnEvictionForATime(t *testing.T) {
+	h := startReclaim(t)
+	h.reclaimed = true
+	for since := h.m.ReclaimSince; h.now.Before(since.Add(255 * time.Second)); {
+		h.node = world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 100}
+		h.observeDisks(5*time.Second, 2, 100)
+		h.m.NoteRemoval(h.now)
+	}
+	h.expect("while containers are removed")
+	for range 8 {
+		h.observeDisks(5*time.Second, 2, 100)
+		h.m.NoteRemoval(h.now)
+	}
+	if len(h.evicted) != 1 {
+		t.Errorf("evicted %q after removals of 260 s, want one pod", h.evicted)
+	}
+}
+
 // Nothing observes the disks during a removal, however long it takes: their condition stays.
 func TestDiskPressureStaysDuringReclaim(t *testing.T) {
 	h := startReclaim(t)

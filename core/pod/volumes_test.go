@@ -171,6 +171,31 @@ func TestLimitsWhileContainersAreStopped(t *testing.T) {
 	}
 }
 
+// With localStorageCapacityIsolation false nothing is measured, and no pod is evicted for a limit.
+func TestStorageLimitsThatAreOff(t *testing.T) {
+	for _, isOff := range []bool{false, true} {
+		p := withVolume(v1.VolumeMount{MountPath: "/data"})
+		limit := resource.MustParse("1Mi")
+		p.Spec.Spec.Volumes[0].EmptyDir.SizeLimit = &limit
+		c := run("web", 0, Running)
+		c.Hash = containerHash(&p.Spec.Spec.Containers[0])
+		p.addContainer(c)
+		r := newHarness(t, p)
+		r.env.Node.NoStorageLimits = isOff
+		measured := 0
+		for minute := range 5 {
+			r.planAt(time.Duration(minute) * time.Minute)
+			if r.findCall("MeasureTree") != nil {
+				measured++
+				r.complete("MeasureTree", &world.TreeMeasured{Bytes: 2 << 20}, nil)
+			}
+		}
+		if (measured == 0) != isOff || p.IsEvicted() == isOff {
+			t.Errorf("off %t: measured %d times, evicted %t", isOff, measured, p.IsEvicted())
+		}
+	}
+}
+
 // A pod whose volume exceeds its size limit is evicted, and has failed for that reason.
 func TestEviction(t *testing.T) {
 	p := withVolume(v1.VolumeMount{MountPath: "/data"})

@@ -343,7 +343,7 @@ func TestNoAnswer(t *testing.T) {
 		}
 		h := newHarness(t)
 		h.boot(string(file))
-		for range answersMax {
+		for range 3 {
 			if !h.m.Undecided() {
 				t.Errorf("%s: decided too early", c.name)
 			}
@@ -357,6 +357,24 @@ func TestNoAnswer(t *testing.T) {
 		if h.m.Undecided() {
 			t.Errorf("%s: undecided after the time of all groups", c.name)
 		}
+	}
+}
+
+// Logind has half a minute to answer.
+func TestLogindHasHalfAMinute(t *testing.T) {
+	h := newHarness(t)
+	h.plan()
+	asked := 0
+	for _, eff := range h.effects.List() {
+		if _, is := eff.Body.(*world.DelayShutdown); is {
+			asked++
+			if want := t0.Add(30 * time.Second); !eff.Deadline.Equal(want) {
+				t.Errorf("until %v, want %v", eff.Deadline, want)
+			}
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
 	}
 }
 
