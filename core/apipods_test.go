@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -227,6 +228,26 @@ func TestCriticalPodPreempts(t *testing.T) {
 	n.advance(time.Minute)
 	if got := n.apiServer.objects["default/c"].Status.Phase; got != v1.PodRunning {
 		t.Errorf("after a restart of the agent the critical one is %s", got)
+	}
+}
+
+// Of two pods of the same priority the Burstable one is preempted, although it requests more.
+func TestGuaranteedPodIsSpared(t *testing.T) {
+	resources := func(cpu, memory string) v1.ResourceList {
+		return v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
+	}
+	burstable := withRequests(apiPodNamed("burstable", "u1"), "900m", 0)
+	burstable.Spec.Containers[0].Resources.Requests = resources("900m", "64Mi")
+	guaranteed := withRequests(apiPodNamed("guaranteed", "u2"), "800m", 0)
+	guaranteed.Spec.Containers[0].Resources = v1.ResourceRequirements{
+		Requests: resources("800m", "1Mi"), Limits: resources("800m", "1Mi")}
+	n := bootWithPods(nil, burstable, guaranteed)
+	n.apiServer.put(withRequests(apiPodNamed("critical", "u3"), "1", 2_000_000_000))
+	n.advance(30 * time.Second)
+	want := map[string]v1.PodPhase{"burstable": v1.PodFailed, "guaranteed": v1.PodRunning,
+		"critical": v1.PodRunning}
+	if d := cmp.Diff(want, n.phases()); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -24,8 +24,8 @@ func TestEvictionIsReported(t *testing.T) {
 	for _, eff := range n.agent.effects.List() {
 		if e, isEvent := eff.Body.(*world.RecordEvent); isEvent && e.Reason == pod.ReasonEvicted {
 			found++
-			if e.Message != "low" || !maps.Equal(e.Annotations, annotations) {
-				t.Errorf("the Event is %q with %v", e.Message, e.Annotations)
+			if e.Type != "Warning" || e.Message != "low" || !maps.Equal(e.Annotations, annotations) {
+				t.Errorf("the Event is %s %q with %v", e.Type, e.Message, e.Annotations)
 			}
 		}
 	}

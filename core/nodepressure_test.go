@@ -265,6 +265,75 @@ func TestEndOfPressureHasResizesLookedAt(t *testing.T) {
 	}
 }
 
+// answerShortMemory answers for a node that is short of memory, of which pods use so much, by UID.
+func answerShortMemory(usage map[string]uint64) func(any) any {
+	return func(effect any) any {
+		switch effect.(type) {
+		case *world.MeasureNode:
+			return &world.NodeMeasured{MemoryBytes: 1 << 30, WorkingSetBytes: 1<<30 - 1<<20}
+		case *runtimeapi.ListPodSandboxStatsRequest:
+			list := &runtimeapi.ListPodSandboxStatsResponse{}
+			for uid, bytes := range usage {
+				list.Stats = append(list.Stats, &runtimeapi.PodSandboxStats{
+					Attributes: &runtimeapi.PodSandboxAttributes{
+						Metadata: &runtimeapi.PodSandboxMetadata{Uid: uid}},
+					Linux: &runtimeapi.LinuxPodSandboxStats{Memory: &runtimeapi.MemoryUsage{
+						WorkingSetBytes: &runtimeapi.UInt64Value{Value: bytes}}}})
+			}
+			return list
+		}
+		return nil
+	}
+}
+
+// A pod that is deleted with a long grace period, and whose containers run, is evicted as any
+// other.
+func TestDeletedPodIsEvicted(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"), apiPodNamed("b", "u2"))
+	n.failingCalls = map[string]bool{"StopContainer": true}
+	n.markDeleted("default/a", 3600)
+	n.answer = answerShortMemory(map[string]uint64{"u1": 500 << 20, "u2": 1 << 20})
+	n.advance(15 * time.Second)
+	deleted, other := n.agent.state.Pods["u1"], n.agent.state.Pods["u2"]
+	if !deleted.IsEvicted() || deleted.Termination.Grace > time.Minute || other.IsEvicted() {
+		t.Errorf("the deleted pod ends by %+v, the other one by %+v", deleted.Termination,
+			other.Termination)
+	}
+}
+
+// A hard threshold that is met while the victim of a soft one ends leaves it one second, and the
+// one that every container has besides.
+func TestHardThresholdHastensSoftVictim(t *testing.T) {
+	slow, hour := apiPodNamed("a", "u1"), int64(3600)
+	slow.Spec.TerminationGracePeriodSeconds = &hour
+	n := bootWithPods(nil, slow)
+	n.agent.state.Eviction.GraceMax = 10 * time.Minute
+	timeout, short := int64(0), answerShortMemory(nil)
+	answerStops := func(effect any) any {
+		e, is := effect.(*runtimeapi.StopContainerRequest)
+		if !is {
+			return nil
+		}
+		timeout = e.Timeout
+		return world.Errorf(world.KindTimeout, "StopContainer", "it does not end")
+	}
+	n.answer = answerStops
+	n.agent.state.Pods["u1"].Evict("low", 10*time.Minute, n.now)
+	n.agent.enqueuePod("u1")
+	if n.event(world.Event{}); timeout != 600 {
+		t.Fatalf("the victim of a soft threshold has %d s, want 600", timeout)
+	}
+	n.answer = func(effect any) any {
+		if body := answerStops(effect); body != nil {
+			return body
+		}
+		return short(effect)
+	}
+	if n.advance(12 * time.Second); timeout != 2 {
+		t.Errorf("it has %d s, want 2", timeout)
+	}
+}
+
 // The node is observed at once when the kernel reports that memory is short.
 func TestMemoryAlertHasTheNodeObserved(t *testing.T) {
 	n := bootNode(nil)

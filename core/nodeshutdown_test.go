@@ -177,3 +177,44 @@ func TestShutdownWaitsForVolumesOfPodsThatHadEnded(t *testing.T) {
 		}
 	}
 }
+
+// A pod that is bound while the machine shuts down fails, since it could be run on another node.
+func TestPodBoundDuringShutdownFails(t *testing.T) {
+	n := bootWithPods(nil, apiPodNamed("a", "u1"))
+	n.failingCalls = map[string]bool{"StopContainer": true}
+	n.shutDown()
+	n.apiServer.put(apiPodNamed("b", "u2"))
+	n.event(world.Event{})
+	for what, got := range map[string]v1.PodStatus{"written": n.apiServer.objects["default/b"].Status,
+		"served": n.servedStatus("b")} {
+		if got.Phase != v1.PodFailed || got.Reason != "NodeShutdown" ||
+			got.Message != "Pod was rejected: Pod was rejected as the node is shutting down." {
+			t.Errorf("%s: %s, %s, %q", what, got.Phase, got.Reason, got.Message)
+		}
+	}
+}
+
+func (n *fakeNode) servedStatus(name string) v1.PodStatus {
+	for _, p := range n.agent.listServedPods() {
+		if p.Name == name {
+			return p.Status
+		}
+	}
+	return v1.PodStatus{}
+}
+
+// A pod that ends for another reason has no longer than its group once that is to end.
+func TestShutdownHastensPodsThatEnd(t *testing.T) {
+	slow, hour := apiPodNamed("a", "u1"), int64(3600)
+	slow.Spec.TerminationGracePeriodSeconds = &hour
+	n := bootWithPods(nil, slow)
+	n.failingCalls = map[string]bool{"StopContainer": true}
+	p := n.agent.state.Pods["u1"]
+	p.Preempt(n.now)
+	n.agent.enqueuePod("u1")
+	n.shutDown()
+	end := &p.Termination
+	if by, want := end.Since.Add(end.Grace), n.now.Add(20*time.Second); !by.Equal(want) {
+		t.Errorf("it ends by %v, want %v", by, want)
+	}
+}

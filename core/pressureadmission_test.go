@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
 )
 
 // Short of memory alone, the node still admits pods that request some resource or tolerate the
@@ -34,6 +36,22 @@ func TestAdmissionUnderPressure(t *testing.T) {
 		n.agent.state.Eviction.Pressure = c.pressure
 		if got := n.agent.pressureMessage(c.pod, false); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A pod that is not admitted for a condition fails, whichever that is: another node may run it.
+func TestPodUnderPressureFails(t *testing.T) {
+	for _, condition := range []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure,
+		v1.NodePIDPressure} {
+		n := bootWithPods(nil)
+		n.agent.state.Eviction.Pressure = []v1.NodeConditionType{condition}
+		n.apiServer.put(apiPodNamed("a", "u1"))
+		n.event(world.Event{})
+		got := n.apiServer.objects["default/a"].Status
+		want := "Pod was rejected: The node had condition: [" + string(condition) + "]. "
+		if got.Phase != v1.PodFailed || got.Reason != "Evicted" || got.Message != want {
+			t.Errorf("%s: %s, %s, %q", condition, got.Phase, got.Reason, got.Message)
 		}
 	}
 }
