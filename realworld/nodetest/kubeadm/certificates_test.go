@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	certificates "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	api "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // currentClient is the client certificate of a kubelet, a link to the last one.
@@ -35,10 +38,7 @@ func (s *suite) checkBootstrapped(t *testing.T) {
 	if !bootstrapped {
 		t.Error("no request of a bootstrap token was approved and issued")
 	}
-	kubeconfig, err := os.ReadFile(s.worker.Path("/etc/kubernetes/kubelet.conf"))
-	if err != nil || !strings.Contains(string(kubeconfig), currentClient) {
-		t.Errorf("kubelet.conf does not name %s: %v\n%s", currentClient, err, kubeconfig)
-	}
+	s.checkKubeconfig(t, s.worker)
 	if _, err := os.Lstat(s.worker.Path("/etc/kubernetes/bootstrap-kubelet.conf")); err == nil {
 		t.Error("bootstrap-kubelet.conf exists after the join")
 	}
@@ -47,6 +47,30 @@ func (s *suite) checkBootstrapped(t *testing.T) {
 	if want := "system:node:" + s.worker.HostName; c.Subject.CommonName != want {
 		t.Errorf("the certificate is of %s, want %s", c.Subject, want)
 	}
+}
+
+// checkKubeconfig checks that the credentials in an agent's kubeconfig are the names of files, and
+// nothing secret.
+func (s *suite) checkKubeconfig(t *testing.T, n *node) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(n.Path("/etc/kubernetes/kubelet.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(config.AuthInfos) != 1 {
+		t.Errorf("kubelet.conf of %s has %d users, want one", n.HostName, len(config.AuthInfos))
+	}
+	for _, user := range config.AuthInfos {
+		user.LocationOfOrigin = ""
+		want := &api.AuthInfo{ClientCertificate: currentClient, ClientKey: currentClient,
+			Extensions: user.Extensions}
+		if !reflect.DeepEqual(user, want) {
+			t.Errorf("the user in kubelet.conf of %s is not only the names of %s: %#v", n.HostName,
+				currentClient, user)
+		}
+	}
+	s.say(t, "kubelet.conf of %s names %s, and has no token, certificate or key", n.HostName,
+		currentClient)
 }
 
 // requests returns the requests of certificates by a signer.

@@ -3,6 +3,7 @@ package kubeadm
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,11 +124,18 @@ func ignoreErrors() string {
 	return "--ignore-preflight-errors=" + strings.Join(ignoredPreflightErrors, ",")
 }
 
-// testInit runs "kubeadm init" to its end.
+// testInit runs "kubeadm init" to its end. At that, kubeadm lets the agent's kubeconfig refer to
+// the client certificate that the agent has stored.
 func (s *suite) testInit(t *testing.T) {
 	n := s.controlPlane
 	n.write(t, "/root/kubeadm.yaml", s.initConfiguration(), 0o600)
-	s.kubeadm(t, n, "init", "--config=/root/kubeadm.yaml", skippedPhases, ignoreErrors())
+	lines := s.kubeadm(t, n, "init", "--config=/root/kubeadm.yaml", skippedPhases, ignoreErrors())
+	if !slices.ContainsFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, "[kubelet-finalize] Updating")
+	}) {
+		t.Errorf("kubeadm has not found %s", currentClient)
+	}
+	s.checkKubeconfig(t, n)
 	data, err := os.ReadFile(n.Path("/etc/kubernetes/admin.conf"))
 	if err != nil {
 		t.Fatal(err)

@@ -181,8 +181,8 @@ func programPath(t *testing.T, name string) string {
 	return path
 }
 
-// kubeadm runs kubeadm on a node, and logs what it prints.
-func (s *suite) kubeadm(t *testing.T, n *node, args ...string) {
+// kubeadm runs kubeadm on a node, logs what it prints, and returns it.
+func (s *suite) kubeadm(t *testing.T, n *node, args ...string) (lines []string) {
 	t.Helper()
 	s.say(t, "%s# kubeadm %s", n.HostName, strings.Join(args, " "))
 	path := programPath(t, "kubeadm")
@@ -190,11 +190,13 @@ func (s *suite) kubeadm(t *testing.T, n *node, args ...string) {
 		// The system verification has a line in color for each option of the kernel.
 		if strings.TrimSpace(line) != "" && !strings.Contains(line, "\x1b[") {
 			s.say(t, "%s| %s", n.HostName, line)
+			lines = append(lines, line)
 		}
 	}, path, args...)
 	if err != nil {
 		t.Fatalf("kubeadm %s: %v", args[0], err)
 	}
+	return lines
 }
 
 // output returns what a program prints.
