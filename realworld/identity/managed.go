@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	certificates "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 )
 
@@ -49,6 +51,9 @@ func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 	switch {
 	case err == nil && time.Now().Before(stored.Leaf.NotAfter):
 		i.useCertificate(stored)
+		if hasUnfinishedRequest(files, stored) {
+			i.managed.renewAt = time.Now()
+		}
 	case err != nil && !errors.As(err, &noPair):
 		i.opts.Warn(err.Error()) // a torn file; the next certificate replaces it
 		fallthrough
@@ -60,6 +65,22 @@ func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 		}
 	}
 	return i, nil
+}
+
+// hasUnfinishedRequest reports whether an earlier start has requested the next certificate.
+// "kubeadm init" restarts the agent while that requests the successor of the certificate that
+// kubeadm has issued for a year.
+func hasUnfinishedRequest(files certificate.FileStore, stored *tls.Certificate) bool {
+	data, err := readFile(requestKeyPath(files, pairName))
+	if err != nil {
+		return false
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return false
+	}
+	requested, is := key.(*ecdsa.PrivateKey)
+	return is && !requested.Equal(stored.PrivateKey)
 }
 
 // storeEmbedded stores the certificate and key that a kubeconfig embeds, even if the certificate

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/certificate"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 // embedded is a node whose kubeconfig embeds a certificate, before the agent starts.
@@ -256,5 +258,49 @@ func TestUnwritableDirectory(t *testing.T) {
 	e.load(t)
 	if len(e.warnings) != 2 || !strings.Contains(e.warnings[1], e.current()) {
 		t.Errorf("warnings %q", e.warnings)
+	}
+}
+
+// The certificate that follows the embedded one is requested at the first start, and awaited by the
+// next: "kubeadm init" changes the kubeconfig and restarts the agent as soon as the file exists.
+func TestSuccessorAfterRestart(t *testing.T) {
+	e := newEmbedded(t, -time.Hour, 1000*time.Hour)
+	l := startSession(t, e.opts)
+	e.fake.waitForRequests(t, 1)
+	l.Close()
+	e.checkStored(t, e.cert, e.key)
+	e.fake.kubeconfig(e.opts.Kubeconfig, map[string]any{
+		"client-certificate": e.current(), "client-key": e.current()})
+	close(e.fake.approve)
+	l = startSession(t, e.opts)
+	requested := filepath.Join(e.opts.CertDir, pairName+".key.tmp")
+	porttest.Eventually(t, "the embedded certificate is replaced", func() bool {
+		_, err := os.Stat(requested)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	current, err := l.currentCertificate()
+	if err != nil || bytes.Equal(pemOf(current), e.cert) {
+		t.Errorf("in use: %v", err)
+	}
+	if got := e.fake.csrRequesters(); len(got) != 1 {
+		t.Errorf("certificates were requested by %q", got)
+	}
+	l.Close()
+	_, key := e.fake.authority.pair(t, node, -time.Hour, time.Hour)
+	for content, want := range map[string]bool{"torn": false, string(e.key): true, string(key): true} {
+		write(t, requested, content)
+		stored, err := currentPair(l.managed.files)
+		if err != nil || hasUnfinishedRequest(l.managed.files, stored) != want {
+			t.Errorf("key %q: a request is unfinished: %v, %v", content, !want, err)
+		}
+	}
+	data, err := os.ReadFile(e.current())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, requested, string(data[bytes.Index(data, []byte("-----BEGIN EC")):]))
+	if stored, err := currentPair(l.managed.files); err != nil ||
+		hasUnfinishedRequest(l.managed.files, stored) {
+		t.Errorf("the request of the stored certificate is unfinished: %v", err)
 	}
 }
