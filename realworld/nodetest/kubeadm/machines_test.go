@@ -2,6 +2,7 @@ package kubeadm
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -47,7 +48,19 @@ type node struct {
 	*systemdtest.Node
 	address netip.Addr
 	runtime runtimeapi.RuntimeServiceClient
+	serving *x509.Certificate // the first with which its kubelet's port serves
+
+	// What the steps before expect of the node (checkNode).
+	runs       bool              // the agent
+	starts     int               // of the agent, since the machine was booted
+	containers map[string]string // those that run: names by ID
+
+	startsSeen int    // by the last checkNode
+	pid        string // of the agent, at the last checkNode
 }
+
+// nodes returns both nodes.
+func (s *suite) nodes() []*node { return []*node{s.controlPlane, s.worker} }
 
 // newSuite boots the machines, and installs a container runtime and the agent on them: what kubeadm
 // expects on a node.
