@@ -67,8 +67,9 @@ func (s *suite) checkKubeconfig(t *testing.T, n *node) {
 		want := &api.AuthInfo{ClientCertificate: currentClient, ClientKey: currentClient,
 			Extensions: user.Extensions}
 		if !reflect.DeepEqual(user, want) {
-			t.Errorf("the user in kubelet.conf of %s is not only the names of %s: %#v", n.HostName,
-				currentClient, user)
+			t.Errorf("kubelet.conf of %s has %q and %q, or more: %d bytes of a certificate, %d of a key, "+
+				"%d of a token", n.HostName, user.ClientCertificate, user.ClientKey,
+				len(user.ClientCertificateData), len(user.ClientKeyData), len(user.Token))
 		}
 	}
 	s.say(t, "kubelet.conf of %s names %s, and has no token, certificate or key", n.HostName,

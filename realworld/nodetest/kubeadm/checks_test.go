@@ -65,8 +65,8 @@ func (s *suite) checkNode(t *testing.T, n *node) {
 	if !maps.Equal(containers, n.containers) {
 		t.Errorf("%s runs the containers %v, want %v", n.HostName, containers, n.containers)
 	}
-	s.say(t, "%s: the agent is process %s, started %d times and never by itself; %d containers run",
-		n.HostName, pid, starts, len(containers))
+	s.say(t, "%s: the agent is process %s, started %d times, %s of them after an end by itself; "+
+		"%d containers run", n.HostName, pid, starts, restarts, len(containers))
 }
 
 // keepContainers has the next steps expect the containers that a node runs now.
