@@ -76,23 +76,35 @@ func (m module) keep(from, to string) (bool, error) {
 // buildProgressInterval is how often a build reports its progress.
 const buildProgressInterval = 20 * time.Second
 
+// lockPrograms returns the directory of the programs, and keeps other processes from building into
+// it until it is released.
+func lockPrograms() (dir string, release func(), err error) {
+	dir, err = provision.CacheDir("kubernetes", Version)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", nil, fmt.Errorf("building Kubernetes: %w", err)
+	}
+	lock, err := os.Create(dir + ".lock")
+	if err != nil {
+		return "", nil, fmt.Errorf("building Kubernetes: %w", err)
+	}
+	release = func() { _ = lock.Close() } // releases the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		release()
+		return "", nil, fmt.Errorf("waiting for another build of Kubernetes: %w", err)
+	}
+	return dir, release, nil
+}
+
 // build builds the programs, unless another process has just built them.
 func build(ctx context.Context, progress func(string)) error {
-	target, err := provision.CacheDir("kubernetes", Version)
+	target, release, err := lockPrograms()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return fmt.Errorf("building Kubernetes: %w", err)
-	}
-	lock, err := os.Create(target + ".lock")
-	if err != nil {
-		return fmt.Errorf("building Kubernetes: %w", err)
-	}
-	defer func() { _ = lock.Close() }() // releases the lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("waiting for another build of Kubernetes: %w", err)
-	}
+	defer release()
 	if _, err := findTools(); err == nil {
 		return nil
 	}
@@ -120,42 +132,6 @@ func build(ctx context.Context, progress func(string)) error {
 	}
 	if err := os.Rename(temporary, target); err != nil {
 		return fmt.Errorf("building Kubernetes: %w", err)
-	}
-	return nil
-}
-
-// kubeadmPrograms are packages of the module tools, which only `make kubeadm` needs: kubeadm, and
-// the etcd that it writes a static pod for. The cluster of this package runs Debian's etcd, which
-// is older and refuses some flags of that pod.
-var kubeadmPrograms = []string{"kubeadm", "etcd"}
-
-// InstallKubeadm builds kubeadm and its etcd, if they are missing, beside the programs of Install.
-func InstallKubeadm(ctx context.Context, progress func(line string)) error {
-	t, err := findTools()
-	if err != nil {
-		return err
-	}
-	root, err := provision.Checkout()
-	if err != nil {
-		return err
-	}
-	var out buildOutput
-	stop := out.reportProgress(progress)
-	defer stop()
-	for _, name := range kubeadmPrograms {
-		target := t.path(name)
-		if provision.Executable(target) {
-			continue
-		}
-		progress("building " + name + " (minutes on two cores, once)")
-		err := goBuild(ctx, filepath.Join(root, "realworld/cluster/tools"), &out, "-ldflags",
-			"-s -w"+versionFlags, "-o", target+".new", "./"+name)
-		if err == nil {
-			err = os.Rename(target+".new", target)
-		}
-		if err != nil {
-			return fmt.Errorf("building %s: %w", name, err)
-		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	certificates "k8s.io/api/certificates/v1"
 	"k8s.io/client-go/util/certificate"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/klog/v2"
 )
 
@@ -49,16 +51,53 @@ func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 	switch {
 	case err == nil && time.Now().Before(stored.Leaf.NotAfter):
 		i.useCertificate(stored)
+		if hasUnfinishedRequest(files, stored) {
+			i.managed.renewAt = time.Now()
+		}
 	case err != nil && !errors.As(err, &noPair):
 		i.opts.Warn(err.Error()) // a torn file; the next certificate replaces it
 		fallthrough
 	default:
 		if own != nil {
+			i.storeEmbedded(own, stored)
 			i.useCertificate(own.certificate)
-			i.managed.renewAt = time.Now() // so that the certificate is stored where it can be rotated
+			i.managed.renewAt = time.Now() // as a kubelet replaces a kubeconfig's at once
 		}
 	}
 	return i, nil
+}
+
+// hasUnfinishedRequest reports whether an earlier start has requested the next certificate.
+// "kubeadm init" restarts the agent while that requests the successor of the certificate that
+// kubeadm has issued for a year.
+func hasUnfinishedRequest(files certificate.FileStore, stored *tls.Certificate) bool {
+	data, err := readFile(requestKeyPath(files, pairName))
+	if err != nil {
+		return false
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return false
+	}
+	requested, is := key.(*ecdsa.PrivateKey)
+	return is && !requested.Equal(stored.PrivateKey)
+}
+
+// storeEmbedded stores the certificate and key that a kubeconfig embeds, even if the certificate
+// has expired; stored is the unusable one that is stored already, or nil. A kubelet does the same
+// when it starts (getCurrentCertificateOrBootstrap of client-go): "kubeadm init" looks for the
+// file, and has the kubeconfig refer to it. A kubelet does not store a pair that the kubeconfig
+// names as files. After an error the agent works with the embedded pair, which it has read.
+func (i *Identity) storeEmbedded(own *kubeconfig, stored *tls.Certificate) {
+	if len(own.config.CertData) == 0 || len(own.config.KeyData) == 0 {
+		return
+	}
+	if stored != nil && stored.Leaf.Equal(own.certificate.Leaf) {
+		return // by an earlier start: another file would be added at each start
+	}
+	if _, err := i.managed.files.Update(own.config.CertData, own.config.KeyData); err != nil {
+		i.opts.Warn(fmt.Sprintf("storing the client certificate of %s: %v", own.source, err))
+	}
 }
 
 // currentPair returns the stored certificate. Its file is read here first, since the library would

@@ -41,7 +41,7 @@ type signingRequest struct {
 // up with its key.
 func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	files certificate.FileStore) (*tls.Certificate, error) {
-	keyFile := filepath.Join(filepath.Dir(files.CurrentPath()), o.pairName+".key.tmp")
+	keyFile := requestKeyPath(files, o.pairName)
 	keyPEM, key, err := loadOrMakeKey(keyFile)
 	if err == nil && isKeyOfCurrent(key, files) { // it was to be removed when an earlier agent ended
 		if err = os.Remove(keyFile); err == nil {
@@ -79,6 +79,11 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	}
 	_ = os.Remove(keyFile) // otherwise the next certificate has the same key
 	return stored, nil
+}
+
+// requestKeyPath returns the file of the key for which a certificate is requested.
+func requestKeyPath(files certificate.FileStore, pairName string) string {
+	return filepath.Join(filepath.Dir(files.CurrentPath()), pairName+".key.tmp")
 }
 
 // isKeyOfCurrent reports whether a key is that of the stored certificate. Its request may still

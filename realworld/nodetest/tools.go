@@ -64,6 +64,13 @@ func findTools(version string) (tools, error) {
 		"containernetworking-plugins", strings.Join(cniDirs, " or "))
 }
 
+// Check returns an error that names what this machine lacks for a real node with a version of
+// containerd.
+func Check(version string) error {
+	_, err := findTools(version)
+	return err
+}
+
 func findContainerd(version string) (string, error) {
 	switch version {
 	case Debian:

@@ -73,18 +73,25 @@ func bootFor(t *testing.T) *machine {
 	return m
 }
 
-// bootFor boots the machine for a test, at whose end it is removed.
+// bootFor boots the machine for a test, at whose end it is removed. It skips a test where none can
+// be booted.
 func (m *machine) bootFor(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("no machine is booted with -short")
 	}
-	if missing := missingPackages(); len(missing) > 0 || os.Geteuid() != 0 {
+	if err := CheckBootable(); err != nil {
 		if os.Getenv("CI") == "true" && os.Geteuid() == 0 {
-			t.Fatalf("CI must run the tests on systemd, and these packages are missing: %q", missing)
+			t.Fatalf("CI must run the tests on systemd: %v", err)
 		}
-		t.Skipf("a machine with systemd needs root and packages; missing: %q; run `make test`", missing)
+		t.Skip(err)
 	}
+	m.startFor(t)
+}
+
+// startFor starts the machine for a test, at whose end it is removed.
+func (m *machine) startFor(t *testing.T) {
+	t.Helper()
 	if err := m.start(t.Context()); err != nil {
 		t.Fatalf("booting a machine with systemd: %v", err)
 	}
@@ -93,6 +100,17 @@ func (m *machine) bootFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// CheckBootable returns an error that names what a machine lacks to be booted.
+func CheckBootable() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("a machine with systemd needs root, this is user %d", os.Geteuid())
+	}
+	if missing := missingPackages(); len(missing) > 0 {
+		return fmt.Errorf("a machine with systemd needs the packages %q: run `make test`", missing)
+	}
+	return nil
 }
 
 // runAgain runs the test on the machine, as a service, whose cgroup is below the machine's. It

@@ -23,14 +23,17 @@ type Node struct {
 	machine  *machine
 }
 
-// StartNode boots a machine as a node, which is removed when the test ends. It skips the test, as
-// Inside does, where no machine can be booted.
+// StartNode boots a machine as a node, which is removed when the test ends. The test fails where no
+// machine can be booted, unlike those of Inside: it runs only if it is asked for.
 func StartNode(t *testing.T, o NodeOptions) *Node {
 	t.Helper()
 	// The name of the interface on this machine's side is made from the name of the machine.
 	m := &machine{diskDirs: o.DiskDirs, options: []string{"--machine=" + o.HostName,
 		"--hostname=" + o.HostName, "--network-bridge=" + o.Bridge}}
-	m.bootFor(t)
+	if err := CheckBootable(); err != nil {
+		t.Fatal(err)
+	}
+	m.startFor(t)
 	return &Node{HostName: o.HostName, machine: m}
 }
 

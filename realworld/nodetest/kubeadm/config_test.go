@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/nodetest"
@@ -21,8 +22,8 @@ const podSubnet = "10.180.0.0/16"
 
 // signingDuration is how long the certificates that the cluster issues are valid: so short that the
 // test sees rotations. They begin five minutes before they are issued, and a rotation is due after
-// 70 to 90 % of the whole.
-const signingDuration = "2m"
+// 70 to 90 % of the whole: 36 to 132 s after the issue, which leaves 48 s.
+const signingDuration = 3 * time.Minute
 
 // images are those of the cluster.
 type images struct {

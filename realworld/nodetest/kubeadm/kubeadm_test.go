@@ -1,8 +1,10 @@
 package kubeadm
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"seedlet.dev/realworld/cluster"
+	"seedlet.dev/realworld/nodetest"
 	"seedlet.dev/realworld/porttest"
+	"seedlet.dev/realworld/systemdtest"
 )
 
 // enabledEnv has the test run.
@@ -22,7 +26,10 @@ func TestKubeadm(t *testing.T) {
 	if os.Getenv(enabledEnv) == "" {
 		t.Skip("run by `make kubeadm`")
 	}
-	cluster.Require(t)
+	// What is missing fails the test, which was asked for, before anything is started.
+	if err := errors.Join(systemdtest.CheckBootable(), nodetest.Check(nodetest.V2)); err != nil {
+		t.Fatal(err)
+	}
 	if err := cluster.InstallKubeadm(t.Context(), func(line string) { t.Log(line) }); err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +48,14 @@ func TestKubeadm(t *testing.T) {
 		{"serving certificates", s.testServing},
 		{"upgrade node: another configuration", s.testUpgradeNode},
 		{"upgrade node: another control plane", s.testControlPlaneUpgrade},
-		{"rotation of the worker's client certificate", s.testRotation},
+		{"rotation of certificates", s.testRotation},
 		{"reset of the worker", func(t *testing.T) { s.testReset(t, s.worker) }},
+		{"join of the worker that was reset", s.testJoinAgain},
+		{"another reset of the worker", func(t *testing.T) { s.testReset(t, s.worker) }},
 		{"reset of the control plane", func(t *testing.T) { s.testReset(t, s.controlPlane) }},
 	} {
 		start := time.Now()
-		if !t.Run(step.name, step.run) {
+		if !t.Run(step.name, func(t *testing.T) { step.run(t); s.checkNodes(t) }) {
 			s.logNodes(t)
 			t.FailNow()
 		}
@@ -80,16 +89,23 @@ func (s *suite) say(t *testing.T, format string, args ...any) {
 	t.Logf("[%6.1fs] %s", time.Since(s.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// waitUntil waits for a condition, and reports every few seconds that it is still waiting.
-func (s *suite) waitUntil(t *testing.T, what string, is func() bool) {
+// waitUntil waits until nothing is missing.
+func (s *suite) waitUntil(t *testing.T, what string, missing func() error) {
 	t.Helper()
-	deadline, progress := time.Now().Add(porttest.Patience), time.Now().Add(2*time.Second)
-	for !is() {
+	s.waitBefore(t, time.Now().Add(porttest.Patience), what, missing)
+}
+
+// waitBefore waits until nothing is missing, at most until a time. It reports every few seconds
+// what it is waiting for.
+func (s *suite) waitBefore(t *testing.T, deadline time.Time, what string, missing func() error) {
+	t.Helper()
+	progress := time.Now().Add(2 * time.Second)
+	for err := missing(); err != nil; err = missing() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", porttest.Patience, what)
+			t.Fatalf("not before %v: %s: %v", deadline.Format(time.TimeOnly), what, err)
 		}
 		if time.Now().After(progress) {
-			s.say(t, "waiting: %s", what)
+			s.say(t, "waiting: %s: %v", what, err)
 			progress = time.Now().Add(10 * time.Second)
 		}
 		time.Sleep(250 * time.Millisecond)
@@ -100,7 +116,7 @@ func (s *suite) waitUntil(t *testing.T, what string, is func() bool) {
 // logNodes logs the end of the agents' logs.
 func (s *suite) logNodes(t *testing.T) {
 	t.Helper()
-	for _, n := range []*node{s.controlPlane, s.worker} {
+	for _, n := range s.nodes() {
 		for _, unit := range []string{"kubelet", "containerd"} {
 			out, err := n.Command(t.Context(), "journalctl", "--no-pager", "--lines=40", "--output=cat",
 				"--unit="+unit).CombinedOutput()
@@ -123,11 +139,19 @@ func ignoreErrors() string {
 	return "--ignore-preflight-errors=" + strings.Join(ignoredPreflightErrors, ",")
 }
 
-// testInit runs "kubeadm init" to its end.
+// testInit runs "kubeadm init" to its end. At that, kubeadm lets the agent's kubeconfig refer to
+// the client certificate that the agent has stored.
 func (s *suite) testInit(t *testing.T) {
 	n := s.controlPlane
 	n.write(t, "/root/kubeadm.yaml", s.initConfiguration(), 0o600)
-	s.kubeadm(t, n, "init", "--config=/root/kubeadm.yaml", skippedPhases, ignoreErrors())
+	lines := s.kubeadm(t, n, "init", "--config=/root/kubeadm.yaml", skippedPhases, ignoreErrors())
+	if !slices.ContainsFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, "[kubelet-finalize] Updating")
+	}) {
+		t.Errorf("kubeadm has not found %s", currentClient)
+	}
+	s.checkKubeconfig(t, n)
+	n.runs, n.starts = true, n.starts+2 // the second lets the agent read the changed kubeconfig
 	data, err := os.ReadFile(n.Path("/etc/kubernetes/admin.conf"))
 	if err != nil {
 		t.Fatal(err)
@@ -139,16 +163,26 @@ func (s *suite) testInit(t *testing.T) {
 	if s.api, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
+	s.keepContainers(t, n)
 }
 
 // testJoin joins the worker by a bootstrap token. Afterwards it has a certificate of its own, which
 // the cluster has approved and issued.
 func (s *suite) testJoin(t *testing.T) {
+	s.checkBootstrapped(t, s.join(t))
+}
+
+// join runs "kubeadm join" on the worker with a new bootstrap token, whose user it returns.
+func (s *suite) join(t *testing.T) (user string) {
+	t.Helper()
 	command := strings.Fields(s.output(t, s.controlPlane, "kubeadm", "token", "create",
 		"--print-join-command"))
-	if len(command) < 2 || command[0] != "kubeadm" || command[1] != "join" {
+	at := slices.Index(command, "--token")
+	if at < 2 || len(command) < at+2 || command[0] != "kubeadm" || command[1] != "join" {
 		t.Fatalf("the command to join is %q", command)
 	}
 	s.kubeadm(t, s.worker, append(command[1:], ignoreErrors())...)
-	s.checkBootstrapped(t)
+	s.worker.runs, s.worker.starts = true, s.worker.starts+1
+	id, _, _ := strings.Cut(command[at+1], ".")
+	return "system:bootstrap:" + id
 }

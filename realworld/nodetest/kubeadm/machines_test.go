@@ -2,6 +2,7 @@ package kubeadm
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -47,7 +48,19 @@ type node struct {
 	*systemdtest.Node
 	address netip.Addr
 	runtime runtimeapi.RuntimeServiceClient
+	serving *x509.Certificate // the first with which its kubelet's port serves
+
+	// What the steps before expect of the node (checkNode).
+	runs       bool              // the agent
+	starts     int               // of the agent, since the machine was booted
+	containers map[string]string // those that run: names by ID
+
+	startsSeen int    // by the last checkNode
+	pid        string // of the agent, at the last checkNode
 }
+
+// nodes returns both nodes.
+func (s *suite) nodes() []*node { return []*node{s.controlPlane, s.worker} }
 
 // newSuite boots the machines, and installs a container runtime and the agent on them: what kubeadm
 // expects on a node.
@@ -181,8 +194,8 @@ func programPath(t *testing.T, name string) string {
 	return path
 }
 
-// kubeadm runs kubeadm on a node, and logs what it prints.
-func (s *suite) kubeadm(t *testing.T, n *node, args ...string) {
+// kubeadm runs kubeadm on a node, logs what it prints, and returns it.
+func (s *suite) kubeadm(t *testing.T, n *node, args ...string) (lines []string) {
 	t.Helper()
 	s.say(t, "%s# kubeadm %s", n.HostName, strings.Join(args, " "))
 	path := programPath(t, "kubeadm")
@@ -190,11 +203,13 @@ func (s *suite) kubeadm(t *testing.T, n *node, args ...string) {
 		// The system verification has a line in color for each option of the kernel.
 		if strings.TrimSpace(line) != "" && !strings.Contains(line, "\x1b[") {
 			s.say(t, "%s| %s", n.HostName, line)
+			lines = append(lines, line)
 		}
 	}, path, args...)
 	if err != nil {
 		t.Fatalf("kubeadm %s: %v", args[0], err)
 	}
+	return lines
 }
 
 // output returns what a program prints.

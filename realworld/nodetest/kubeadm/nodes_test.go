@@ -1,16 +1,21 @@
 package kubeadm
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"seedlet.dev/realworld/porttest"
 )
 
 // testControlPlane checks that the static pods of the control plane run and are ready, by their
@@ -19,13 +24,21 @@ func (s *suite) testControlPlane(t *testing.T) {
 	n := s.controlPlane
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager",
 		"kube-scheduler"} {
-		s.waitUntil(t, name+" is ready by its mirror pod", func() bool {
-			pod, err := s.api.CoreV1().Pods("kube-system").Get(t.Context(), name+"-"+n.HostName,
-				metav1.GetOptions{})
-			return err == nil && isReady(pod)
+		s.waitUntil(t, name+" is ready by its mirror pod", func() error {
+			_, err := s.readyMirror(t.Context(), name+"-"+n.HostName)
+			return err
 		})
 	}
 	s.checkHealth(t, n)
+}
+
+// readyMirror returns the mirror pod of a static pod of the control plane, if it is ready.
+func (s *suite) readyMirror(ctx context.Context, name string) (*v1.Pod, error) {
+	pod, err := s.api.CoreV1().Pods("kube-system").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return pod, missingUnless(isReady(pod), "%s is %s and not ready", name, pod.Status.Phase)
 }
 
 func (s *suite) checkHealth(t *testing.T, n *node) {
@@ -46,40 +59,52 @@ func isReady(pod *v1.Pod) bool {
 }
 
 // getNode returns the Node of a machine.
-func (s *suite) getNode(t *testing.T, n *node) *v1.Node {
-	t.Helper()
-	object, err := s.api.CoreV1().Nodes().Get(t.Context(), n.HostName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return object
+func (s *suite) getNode(ctx context.Context, n *node) (*v1.Node, error) {
+	return s.api.CoreV1().Nodes().Get(ctx, n.HostName, metav1.GetOptions{})
 }
 
-func (s *suite) readyCondition(t *testing.T, n *node) (status v1.ConditionStatus, message string) {
-	t.Helper()
-	for _, c := range s.getNode(t, n).Status.Conditions {
+// readyNode returns the Node of a machine, and an error with the reason if it is not ready.
+func (s *suite) readyNode(ctx context.Context, n *node) (*v1.Node, error) {
+	object, err := s.getNode(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.New("the Node has no condition Ready")
+	for _, c := range object.Status.Conditions {
 		if c.Type == v1.NodeReady {
-			return c.Status, c.Message
+			err = missingUnless(c.Status == v1.ConditionTrue, "Ready is %s: %s", c.Status, c.Message)
 		}
 	}
-	return v1.ConditionUnknown, "no condition"
+	return object, err
 }
 
 // testNetwork installs the network of a node, which is not ready before and ready after it.
 func (s *suite) testNetwork(t *testing.T, n *node) {
-	var subnet string
-	s.waitUntil(t, n.HostName+" has a podCIDR", func() bool {
-		subnet = s.getNode(t, n).Spec.PodCIDR
-		return subnet != ""
+	s.waitUntil(t, n.HostName+" is not ready without a network", func() error {
+		_, err := s.readyNode(t.Context(), n)
+		return missingUnless(err != nil && strings.Contains(err.Error(), "cni plugin not initialized"),
+			"the Node: %v", err)
 	})
-	status, message := s.readyCondition(t, n)
-	if status == v1.ConditionTrue || !strings.Contains(message, "cni plugin not initialized") {
-		t.Errorf("without a network: Ready is %s: %s", status, message)
-	}
+	s.installNetwork(t, n)
+}
+
+// installNetwork installs the network of a node once the cluster has given it a part, and waits
+// until the node is ready.
+func (s *suite) installNetwork(t *testing.T, n *node) {
+	t.Helper()
+	var subnet string
+	s.waitUntil(t, n.HostName+" has a podCIDR", func() error {
+		object, err := s.getNode(t.Context(), n)
+		if err != nil {
+			return err
+		}
+		subnet = object.Spec.PodCIDR
+		return missingUnless(subnet != "", "it is empty")
+	})
 	n.write(t, "/etc/cni/net.d/10-pods.conflist", networkConfig(subnet), 0o644)
-	s.waitUntil(t, n.HostName+" is ready with the network "+subnet, func() bool {
-		status, _ = s.readyCondition(t, n)
-		return status == v1.ConditionTrue
+	s.waitUntil(t, n.HostName+" is ready with the network "+subnet, func() error {
+		_, err := s.readyNode(t.Context(), n)
+		return err
 	})
 }
 
@@ -95,55 +120,117 @@ spec:
       - name: main
         image: IMAGE
         args: [talk]
-        volumeMounts: [{name: memory, mountPath: /memory}]
+        volumeMounts:
+        - {name: memory, mountPath: /memory}
+        - {name: settings, mountPath: /settings}
       volumes:
       - {name: memory, emptyDir: {medium: Memory}}
+      - {name: settings, configMap: {name: settings}}
 `
+
+// replicas are the pods of the deployment at first.
+const replicas = 3
 
 // testDeployment runs pods on the worker: the control plane has a taint.
 func (s *suite) testDeployment(t *testing.T) {
+	settings := v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"},
+		Data: map[string]string{"first": "1"}}
+	_, err := s.api.CoreV1().ConfigMaps("default").Create(t.Context(), &settings,
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var d appsv1.Deployment
 	manifest := strings.ReplaceAll(deploymentManifest, "IMAGE", s.images.registry.Images.Sample)
 	if err := yaml.UnmarshalStrict([]byte(manifest), &d); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.api.AppsV1().Deployments("default").Create(t.Context(), &d, metav1.CreateOptions{})
+	_, err = s.api.AppsV1().Deployments("default").Create(t.Context(), &d, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.waitUntil(t, "three pods of the deployment run and are ready on the worker", func() bool {
-		pods := s.webPods(t)
-		return len(pods) == 3 && !slices.ContainsFunc(pods, func(p v1.Pod) bool {
-			return !isReady(&p) || p.Spec.NodeName != s.worker.HostName
-		})
+	s.waitForDeployment(t, replicas)
+}
+
+// waitForDeployment waits until the pods of the deployment run on the worker and are ready, each
+// with a container that the runtime has. The next steps expect these containers.
+func (s *suite) waitForDeployment(t *testing.T, count int) {
+	t.Helper()
+	var pods []v1.Pod
+	s.waitUntil(t, fmt.Sprintf("%d pods run and are ready on the worker", count), func() (err error) {
+		if pods, err = s.webPods(t.Context()); err != nil {
+			return err
+		}
+		running, err := s.worker.runningContainers(t.Context())
+		if err != nil {
+			return err
+		}
+		if len(pods) != count || len(running) != count {
+			return fmt.Errorf("there are %d pods, and %d containers run", len(pods), len(running))
+		}
+		for _, p := range pods {
+			if !isReady(&p) || p.Spec.NodeName != s.worker.HostName {
+				return fmt.Errorf("%s on %q is %s", p.Name, p.Spec.NodeName, p.Status.Phase)
+			}
+			_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+			if running[id] == "" {
+				return fmt.Errorf("%s is ready by container %s, which does not run", p.Name, id)
+			}
+		}
+		return nil
 	})
-	for _, p := range s.webPods(t) {
+	for _, p := range pods {
 		s.say(t, "%s on %s has %s", p.Name, p.Spec.NodeName, p.Status.PodIP)
 	}
+	s.keepContainers(t, s.worker)
 }
 
-func (s *suite) webPods(t *testing.T) []v1.Pod {
-	t.Helper()
-	list, err := s.api.CoreV1().Pods("default").List(t.Context(),
+func (s *suite) webPods(ctx context.Context) ([]v1.Pod, error) {
+	list, err := s.api.CoreV1().Pods("default").List(ctx,
 		metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return list.Items
+	return list.Items, nil
 }
 
-// containers returns a line for each container of a node, whatever its state.
-func (s *suite) containers(t *testing.T, n *node) []string {
+// webPod returns the name of the oldest pod of the deployment.
+func (s *suite) webPod(t *testing.T) string {
 	t.Helper()
-	list, err := n.runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	pods, err := s.webPods(t.Context())
+	if err != nil || len(pods) == 0 {
+		t.Fatalf("pods of the deployment: %d, %v", len(pods), err)
+	}
+	return slices.MinFunc(pods, func(a, b v1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	}).Name
+}
+
+// testWatches changes what the agent of the worker watches: the deployment gets another pod, and a
+// ConfigMap that a running pod mounts gets another key, whose file the pod waits for.
+func (s *suite) testWatches(t *testing.T) {
+	t.Helper()
+	_, err := s.api.AppsV1().Deployments("default").Patch(t.Context(), "web",
+		types.MergePatchType, fmt.Appendf(nil, `{"spec": {"replicas": %d}}`, replicas+1),
+		metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
-	for _, c := range list.Containers {
-		lines = append(lines, fmt.Sprintf("%s attempt %d: %s %s", c.Metadata.Name,
-			c.Metadata.Attempt, c.Id[:12], c.State))
+	pod := s.webPod(t)
+	s.waitForDeployment(t, replicas+1)
+	_, err = s.api.CoreV1().ConfigMaps("default").Patch(t.Context(), "settings",
+		types.MergePatchType, []byte(`{"data": {"second": "2"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(lines)
-	return lines
+	ctx, cancel := context.WithTimeout(t.Context(), porttest.Patience)
+	defer cancel()
+	start := time.Now()
+	out, err := s.controlPlane.program(ctx, t, "kubectl", "exec", pod, "--", "/sample", "exit",
+		"--when=/settings/second").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s does not see the change of the ConfigMap: %v: %s", pod, err, out)
+	}
+	s.say(t, "%s sees the change of the ConfigMap after %v", pod,
+		time.Since(start).Round(time.Millisecond))
 }

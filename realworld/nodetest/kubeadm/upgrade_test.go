@@ -1,13 +1,12 @@
 package kubeadm
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -27,29 +26,51 @@ func (s *suite) testUpgradeNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []*node{s.worker, s.controlPlane} {
-		before := s.containers(t, n)
+		before := n.allContainers(t)
 		args := []string{"upgrade", "node", ignoreErrors()}
 		if n == s.controlPlane {
 			// The other phases are those of testControlPlaneUpgrade.
 			args = []string{"upgrade", "node", "phase", "kubelet-config"}
 		}
 		s.kubeadm(t, n, args...)
-		if out, err := n.Command(t.Context(), "systemctl", "restart", "kubelet").
-			CombinedOutput(); err != nil {
-			t.Fatalf("restarting the agent: %v: %s", err, out)
-		}
+		n.commandOutput(t, "systemctl", "restart", "kubelet")
+		n.starts++
 		s.waitUntil(t, fmt.Sprintf("%s can have %d pods and is ready", n.HostName, newMaxPods),
-			func() bool {
-				status, _ := s.readyCondition(t, n)
-				return s.getNode(t, n).Status.Allocatable.Pods().Value() == newMaxPods &&
-					status == v1.ConditionTrue
+			func() error {
+				object, err := s.readyNode(t.Context(), n)
+				if err != nil {
+					return err
+				}
+				capacity, allocatable := object.Status.Capacity.Pods().Value(),
+					object.Status.Allocatable.Pods().Value()
+				return missingUnless(capacity == newMaxPods && allocatable == newMaxPods,
+					"of %d pods, %d can be allocated", capacity, allocatable)
 			})
+		s.checkConfigz(t, n)
 		s.checkHealth(t, n)
-		if after := s.containers(t, n); !slices.Equal(before, after) {
+		if after := n.allContainers(t); !slices.Equal(before, after) {
 			t.Errorf("containers of %s before and after:\n%q\n%q", n.HostName, before, after)
 		}
 		s.say(t, "the %d containers of %s run on", len(before), n.HostName)
 	}
+}
+
+// checkConfigz checks that the agent of a node works with the changed configuration.
+func (s *suite) checkConfigz(t *testing.T, n *node) {
+	t.Helper()
+	var response struct {
+		Config struct{ MaxPods int } `json:"kubeletconfig"`
+	}
+	out := s.output(t, s.controlPlane, "kubectl", "get", "--raw",
+		"/api/v1/nodes/"+n.HostName+"/proxy/configz")
+	if err := json.Unmarshal([]byte(out), &response); err != nil {
+		t.Fatalf("/configz of %s: %v: %s", n.HostName, err, out)
+	}
+	if response.Config.MaxPods != newMaxPods {
+		t.Errorf("by /configz of %s, maxPods is %d, want %d", n.HostName, response.Config.MaxPods,
+			newMaxPods)
+	}
+	s.say(t, "by /configz of %s, maxPods is %d", n.HostName, response.Config.MaxPods)
 }
 
 // schedulerFlag is a flag of the scheduler that the upgrade of the control plane adds.
@@ -78,34 +99,34 @@ func (s *suite) testControlPlaneUpgrade(t *testing.T) {
 	if _, err := maps.Update(t.Context(), m, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	before := s.runningByName(t, s.controlPlane)
-	s.kubeadm(t, s.controlPlane, "upgrade", "node", skippedPhases, ignoreErrors())
-	pods := s.api.CoreV1().Pods("kube-system")
-	s.waitUntil(t, "the mirror pod of the scheduler has the new flag and is ready", func() bool {
-		pod, err := pods.Get(t.Context(), "kube-scheduler-"+s.controlPlane.HostName,
-			metav1.GetOptions{})
-		return err == nil && isReady(pod) && slices.Contains(pod.Spec.Containers[0].Command, "--v=3")
-	})
-	for name, id := range s.runningByName(t, s.controlPlane) {
-		if replaced := id != before[name]; replaced != (name == "kube-scheduler") {
-			t.Errorf("container of %s: %s before, %s after the upgrade", name, before[name], id)
+	n := s.controlPlane
+	before := n.containers
+	s.kubeadm(t, n, "upgrade", "node", skippedPhases, ignoreErrors())
+	s.waitUntil(t, "the mirror pod of the scheduler has the new flag and is ready", func() error {
+		pod, err := s.readyMirror(t.Context(), "kube-scheduler-"+n.HostName)
+		if err != nil {
+			return err
 		}
+		command := pod.Spec.Containers[0].Command
+		return missingUnless(slices.Contains(command, "--v=3"), "its command is %q", command)
+	})
+	s.keepContainers(t, n)
+	ended, added := without(before, n.containers), without(n.containers, before)
+	want := []string{"kube-scheduler"}
+	if !slices.Equal(ended, want) || !slices.Equal(added, want) {
+		t.Errorf("the containers of %q were replaced by those of %q, want one of the scheduler", ended,
+			added)
 	}
 	s.say(t, "the container of the scheduler was replaced, those of the others run on")
 }
 
-// runningByName returns the IDs of the containers that run on a node, by their names.
-func (s *suite) runningByName(t *testing.T, n *node) map[string]string {
-	t.Helper()
-	list, err := n.runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{
-		Filter: &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{
-			State: runtimeapi.ContainerState_CONTAINER_RUNNING}}})
-	if err != nil {
-		t.Fatal(err)
+// without returns the names of the containers of a map that another does not have.
+func without(of, other map[string]string) (names []string) {
+	for id, name := range of {
+		if other[id] == "" {
+			names = append(names, name)
+		}
 	}
-	found := make(map[string]string, len(list.Containers))
-	for _, c := range list.Containers {
-		found[c.Metadata.Name] = c.Id
-	}
-	return found
+	slices.Sort(names)
+	return names
 }
