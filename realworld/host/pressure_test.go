@@ -15,7 +15,7 @@ func TestMeasureNode(t *testing.T) {
 		"proc/meminfo":            "MemTotal: 8192 kB\nMemFree: 2048 kB\n",
 		"proc/loadavg":            "0.20 0.18 0.12 1/80 11206\n",
 		"proc/sys/kernel/pid_max": "400\n",
-		"memory.stat":             "anon 1\ninactive_file 1048576\n",
+		"memory.stat":             "anon 1\nfile 6291455\ninactive_file 1048576\n",
 		"kubepods/memory.current": "3000\n",
 		"kubepods/memory.stat":    "anon 1\ninactive_file 1000\n",
 	})

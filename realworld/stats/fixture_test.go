@@ -45,7 +45,7 @@ var tree = map[string]string{
 
 	"cgroup/cgroup.controllers": "cpu memory io pids",
 	"cgroup/cpu.stat":           "usage_usec 50000000\nuser_usec 1\nsystem_usec 1",
-	"cgroup/memory.stat":        "anon 5\ninactive_file 1048576\npgfault 3",
+	"cgroup/memory.stat":        "anon 5\nfile 4194299\ninactive_file 1048576\npgfault 3",
 
 	"cgroup/kubepods/cpu.stat":       "usage_usec 20000000",
 	"cgroup/kubepods/memory.current": "2000000",

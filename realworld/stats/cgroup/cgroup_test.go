@@ -45,7 +45,7 @@ const v2Pressure = "some avg10=1.50 avg60=2.50 avg300=3.50 total=400\n" +
 var unified = map[string]string{
 	"cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids",
 	"cgroup/cpu.stat":           "usage_usec 9000000\nuser_usec 6000000\nsystem_usec 3000000",
-	"cgroup/memory.stat":        "anon 100\nfile 200\ninactive_file 2048",
+	"cgroup/memory.stat":        "anon 1000\nfile 3000\nslab 900\ninactive_file 2048",
 	"cgroup/io.stat":            "253:0 rbytes=10 wbytes=20 rios=1 wios=2 dbytes=0 dios=0",
 	"proc/meminfo":              "MemTotal: 16 kB\nMemFree: 6 kB\nSwapTotal: 8 kB\nSwapFree: 5 kB",
 	"proc/stat":                 "cpu 1 2 3\nbtime 1700000000",
@@ -66,9 +66,10 @@ var unified = map[string]string{
 	"cgroup/kubepods/a/memory.stat": "anon 4000\nfile 5000\nkernel 700\nfile_mapped 60\n" +
 		"inactive_file 3000\nactive_file 2000\nfile_dirty 8\nfile_writeback 9\npgfault 11\n" +
 		"pgmajfault 2\npgscan 3\npgsteal 4\nworkingset_refault_file 5\nworkingset_refault_anon 6",
-	"cgroup/kubepods/a/memory.events":   "low 0\nhigh 5\nmax 6\noom 2\noom_kill 1",
-	"cgroup/kubepods/a/memory.pressure": v2Pressure,
-	"cgroup/kubepods/a/io.pressure":     v2Pressure,
+	"cgroup/kubepods/a/memory.events":       "low 0\nhigh 5\nmax 6\noom 2\noom_kill 7",
+	"cgroup/kubepods/a/memory.events.local": "low 0\nhigh 5\nmax 6\noom 2\noom_kill 1",
+	"cgroup/kubepods/a/memory.pressure":     v2Pressure,
+	"cgroup/kubepods/a/io.pressure":         v2Pressure,
 	"cgroup/kubepods/a/io.stat": "8:16 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n" +
 		"8:0\n9:1 rbytes=7 wbytes=8 rios=9 wios=10",
 	"cgroup/kubepods/a/pids.current": "12",
@@ -124,8 +125,8 @@ func TestUnifiedRoot(t *testing.T) {
 	want := &model.ContainerStats{
 		Cpu: &model.CpuStats{PSI: waited,
 			Usage: model.CpuUsage{Total: 9 * second, User: 6 * second, System: 3 * second}},
-		Memory: &model.MemoryStats{PSI: waited, Usage: 10 << 10, WorkingSet: 8 << 10, RSS: 100,
-			Cache: 200, TotalInactiveFile: 2 << 10, Swap: 3 << 10},
+		Memory: &model.MemoryStats{PSI: waited, Usage: 4000, WorkingSet: 4000 - 2<<10, RSS: 1000,
+			Cache: 3000, TotalInactiveFile: 2 << 10, Swap: 3 << 10},
 		DiskIo: &model.DiskIoStats{PSI: waited},
 	}
 	same(t, got, want)

@@ -28,10 +28,9 @@ func (r *Reader) unifiedUsage(path string, s *model.ContainerStats) error {
 				s.Memory.Events.High = n
 			case "max":
 				s.Memory.Events.Max, s.Memory.Failcnt = n, n
-			case "oom_kill":
-				s.OOMEvents = n
 			}
 		})
+		d.ownOOMKills(&s.OOMEvents)
 	}
 	s.DiskIo = &model.DiskIoStats{}
 	d.pressure("io.pressure", &s.DiskIo.PSI)
@@ -114,14 +113,32 @@ func (d *dir) unifiedMemory() *model.MemoryStats {
 	return m
 }
 
-// machineMemory returns the memory usage of the machine, which the v2 root cgroup does not have. On
-// a node that runs in a container, the visible root is an ordinary cgroup and has it.
+// ownOOMKills reads how many processes of the cgroup itself the kernel has killed, as cAdvisor counts
+// them: memory.events counts those of the cgroups below too. memory.events.local is there since
+// Linux 5.2.
+func (d *dir) ownOOMKills(kills *uint64) {
+	count := func(key string, n uint64) {
+		if key == "oom_kill" {
+			*kills = n
+		}
+	}
+	if !d.pairs("memory.events.local", count) {
+		d.pairs("memory.events", count)
+	}
+}
+
+// machineMemory returns the memory usage of the machine, which the v2 root cgroup does not have: what
+// the v1 one has, processes and page cache, and not slab, page tables and huge pages (upstream:
+// rootStatsFromMeminfo in github.com/opencontainers/cgroups). On a node that runs in a container, the
+// visible root is an ordinary cgroup and has it.
 func (r *Reader) machineMemory(m *model.MemoryStats) {
 	info, err := ReadMemInfo(r.roots.Proc)
 	if err != nil {
 		return
 	}
-	m.Usage = info.Total - min(info.Total, info.Free)
+	if m.Usage = m.RSS + m.Cache; m.Usage == 0 { // the root has no memory.stat
+		m.Usage = info.Total - min(info.Total, info.Free)
+	}
 	m.Swap = info.SwapTotal - min(info.SwapTotal, info.SwapFree)
 }
 
