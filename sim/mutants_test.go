@@ -2065,6 +2065,13 @@ var mutants = []mutant{
 		scenario: "shutdown-cancel", seeds: "1-50",
 	},
 	{
+		name:     "a pod that ends has its reason while it runs",
+		file:     "core/podstatus/podstatus.go",
+		old:      "case p.Termination.Message != \"\" && hasEnded:",
+		new:      "case p.Termination.Message != \"\" && (hasEnded || true):",
+		scenario: "shutdown", seeds: "1-50",
+	},
+	{
 		name:     "an eviction for the node is no disruption",
 		file:     "core/podstatus/conditions.go",
 		old:      "end.Reason == shutdown.Reason || end.UnderPressure:",

@@ -90,8 +90,9 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	start := metav1.NewTime(node.Wall.Date(p.StartTime))
 	status.Phase, status.StartTime = p.Status.Phase, &start
+	hasEnded := pod.IsTerminal(status.Phase) || p.Status.ReportedFirst != ""
 	switch stored := &p.Spec.Status; {
-	case p.Termination.Message != "":
+	case p.Termination.Message != "" && hasEnded: // while it ends, a pod has neither, as its phase
 		status.Reason, status.Message = p.Termination.Reason, p.Termination.Message
 	case pod.IsTerminal(stored.Phase): // by another client, or the record is lost
 		status.Reason, status.Message = stored.Reason, stored.Message

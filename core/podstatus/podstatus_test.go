@@ -211,6 +211,7 @@ func TestStatusIsLimited(t *testing.T) {
 	p.Resize.Pending = &pod.ResizeState{Reason: "Infeasible", Message: long}
 	Update(p, t0)
 	p.Termination = pod.Termination{Reason: "Evicted", Message: long}
+	p.Status.Phase = v1.PodFailed
 	served := ServedPod(p, &pod.Node{}, "c")
 	encoded, err := json.Marshal(served.Status)
 	if err != nil || len(encoded) > 600<<10 {
@@ -440,5 +441,19 @@ func TestStatusOfTooManyContainers(t *testing.T) {
 	}
 	if gates := unmetReadinessGates(p); len(gates) > 4200 || !strings.HasSuffix(gates, " more") {
 		t.Errorf("%d bytes: %s", len(gates), gates)
+	}
+}
+
+// Reason and message come with the terminal phase: a pod that is being evicted is served as running.
+func TestReasonComesWithThePhase(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways)
+	p.Termination = pod.Termination{Reason: "Evicted", Message: "low"}
+	for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodFailed} {
+		Update(p, t0)
+		p.Status.Phase = phase
+		status := &ServedPod(p, &pod.Node{}, "c").Status
+		if has := status.Reason == "Evicted" && status.Message == "low"; has != (phase == v1.PodFailed) {
+			t.Errorf("in phase %s the reason is %q, the message %q", phase, status.Reason, status.Message)
+		}
 	}
 }

@@ -19,8 +19,8 @@ type terminalPhase struct{}
 func (*terminalPhase) describe() Entry {
 	return Entry{"terminal-phase", "A pod is served as Succeeded or Failed only when no " +
 		"container of it runs; from then on the phase stays, and no container starts. With the phase, " +
-		"and not before, the API server is given the condition DisruptionTarget of a pod that was " +
-		"preempted, evicted for the node or ended by a shutdown, and of no other one."}
+		"and not before, the API server is given the reason and the condition DisruptionTarget of a " +
+		"pod that was preempted, evicted for the node or ended by a shutdown, and of no other one."}
 }
 
 // manifestNoticeBound is how long the agent may take to act on a changed manifest: the check
@@ -80,6 +80,9 @@ func (m *model) findWrongDisruption(before, after *v1.Pod) *finding {
 		status.Reason == reasonEvicted && strings.HasPrefix(status.Message, lowPrefix)
 	mayHave := wants || p != nil && !p.pressureEvictedAt.IsZero()
 	switch has := isDisruptionTarget(after); {
+	case status.Phase == v1.PodRunning && status.Reason != "" && before.Status.Reason == "":
+		return findingf("pod %s/%s is given the reason %q while it runs", after.Namespace, after.Name,
+			status.Reason)
 	case has && !(ends && mayHave) && !isDisruptionTarget(before):
 		return findingf("pod %s/%s is given the condition DisruptionTarget in phase %s for %q: %q",
 			after.Namespace, after.Name, status.Phase, status.Reason, status.Message)

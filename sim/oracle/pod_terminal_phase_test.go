@@ -78,7 +78,8 @@ func TestDisruptionTarget(t *testing.T) {
 		{v1.PodFailed, "", "", true, true},
 		{v1.PodSucceeded, reasonShutdown, "", true, false},
 		{v1.PodRunning, reasonEvicted, low, true, true},
-		{v1.PodRunning, reasonEvicted, low, false, false},
+		{v1.PodRunning, reasonEvicted, low, false, true},
+		{v1.PodRunning, "", "", false, false},
 	} {
 		before := spec("u1", never, "app")
 		before.Status.Phase = v1.PodRunning
