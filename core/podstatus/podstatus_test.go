@@ -444,7 +444,8 @@ func TestStatusOfTooManyContainers(t *testing.T) {
 	}
 }
 
-// Reason and message come with the terminal phase: a pod that is being evicted is served as running.
+// Reason and message come with the terminal phase: a pod that is being evicted is served as
+// running.
 func TestReasonComesWithThePhase(t *testing.T) {
 	p := newPod(v1.RestartPolicyAlways)
 	p.Termination = pod.Termination{Reason: "Evicted", Message: "low"}

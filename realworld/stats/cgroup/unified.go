@@ -113,9 +113,9 @@ func (d *dir) unifiedMemory() *model.MemoryStats {
 	return m
 }
 
-// ownOOMKills reads how many processes of the cgroup itself the kernel has killed, as cAdvisor counts
-// them: memory.events counts those of the cgroups below too. memory.events.local is there since
-// Linux 5.2.
+// ownOOMKills reads how many processes of the cgroup itself the kernel has killed, as cAdvisor
+// counts them: memory.events counts those of the cgroups below too. memory.events.local is there
+// since Linux 5.2.
 func (d *dir) ownOOMKills(kills *uint64) {
 	count := func(key string, n uint64) {
 		if key == "oom_kill" {
@@ -127,10 +127,10 @@ func (d *dir) ownOOMKills(kills *uint64) {
 	}
 }
 
-// machineMemory returns the memory usage of the machine, which the v2 root cgroup does not have: what
-// the v1 one has, processes and page cache, and not slab, page tables and huge pages (upstream:
-// rootStatsFromMeminfo in github.com/opencontainers/cgroups). On a node that runs in a container, the
-// visible root is an ordinary cgroup and has it.
+// machineMemory returns the memory usage of the machine, which the v2 root cgroup does not have:
+// what the v1 one has, processes and page cache, and not slab, page tables and huge pages
+// (upstream: rootStatsFromMeminfo in github.com/opencontainers/cgroups). On a node that runs in a
+// container, the visible root is an ordinary cgroup and has it.
 func (r *Reader) machineMemory(m *model.MemoryStats) {
 	info, err := ReadMemInfo(r.roots.Proc)
 	if err != nil {
