@@ -168,7 +168,7 @@ func New(o Options) *Agent {
 		QOS:          qos.Cgroups{Settings: qos.SettingsFromConfig(c)},
 		Allocation:   allocation.Store{Dir: root},
 		Shutdown:     shutdown.New(c, root+"/"+shutdown.FileName),
-		Eviction:     eviction.New(c, root),
+		Eviction:     eviction.New(c, root, o.Node.IgnoreThresholds),
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),

@@ -56,7 +56,7 @@ type harness struct {
 
 func newHarness(t *testing.T, c *kubeletconfig.KubeletConfiguration) *harness {
 	c.EvictionPressureTransitionPeriod = metav1.Duration{Duration: time.Minute}
-	h := &harness{t: t, now: start, m: New(c, "/var/lib/kubelet")}
+	h := &harness{t: t, now: start, m: New(c, "/var/lib/kubelet", false)}
 	h.m.ListedAt = start.Add(-time.Hour)
 	return h
 }
@@ -276,9 +276,20 @@ func (h *harness) expect(what string, want ...string) {
 func TestThresholdsThatAreOff(t *testing.T) {
 	for share, want := range map[string]int{"0%": 0, "100%": 0, "99%": 1, "1%": 1} {
 		m := New(&kubeletconfig.KubeletConfiguration{
-			EvictionHard: map[string]string{"nodefs.available": share}}, "/var/lib/kubelet")
+			EvictionHard: map[string]string{"nodefs.available": share}}, "/var/lib/kubelet", false)
 		if len(m.Thresholds) != want {
 			t.Errorf("%s: thresholds %+v, want %d", share, m.Thresholds, want)
+		}
+	}
+}
+
+// The memory that pods may have together has the threshold of memory, unless a flag says otherwise.
+func TestAllocatableThreshold(t *testing.T) {
+	for ignored, want := range map[bool]int{false: 2, true: 1} {
+		m := New(&kubeletconfig.KubeletConfiguration{EnforceNodeAllocatable: []string{"pods"},
+			EvictionHard: map[string]string{"memory.available": "1Mi"}}, "/var/lib/kubelet", ignored)
+		if len(m.Thresholds) != want {
+			t.Errorf("ignored: %t; thresholds %+v, want %d", ignored, m.Thresholds, want)
 		}
 	}
 }

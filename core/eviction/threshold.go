@@ -134,9 +134,10 @@ func parseAmount(text string) Amount {
 }
 
 // New returns the manager of a configuration. Thresholds for the file system of the writable layers
-// are not those of the configuration: see copyThresholds. Upstream: ParseThresholdConfig in
+// are not those of the configuration: see copyThresholds. With ignoreAllocatable the memory that pods
+// may have together has no threshold. Upstream: ParseThresholdConfig in
 // pkg/kubelet/eviction/helpers.go.
-func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
+func New(c *kubeletconfig.KubeletConfiguration, rootDir string, ignoreAllocatable bool) Manager {
 	m := Manager{Settings: Settings{RootDir: rootDir,
 		Transition: c.EvictionPressureTransitionPeriod.Duration,
 		GraceMax:   time.Duration(c.EvictionMaxPodGracePeriod) * time.Second,
@@ -160,7 +161,7 @@ func New(c *kubeletconfig.KubeletConfiguration, rootDir string) Manager {
 			add(Signal(signal), c.EvictionSoft[signal], grace)
 		}
 	}
-	if !config.Enforces(c, config.EnforcePods) {
+	if ignoreAllocatable || !config.Enforces(c, config.EnforcePods) {
 		return m
 	}
 	for _, t := range m.Thresholds { // addAllocatableThresholds

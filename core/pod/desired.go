@@ -53,7 +53,7 @@ func (p *Pod) applyAPITermination(now time.Time) {
 	}
 	grace := p.GracePeriod()
 	if s := p.Spec.DeletionGracePeriodSeconds; s != nil {
-		grace = max(seconds(*s), deletionGraceMin)
+		grace = seconds(*s)
 	}
 	p.startTermination(Termination{Reason: reasonDeleted, Grace: grace}, now)
 }
@@ -62,8 +62,9 @@ func (p *Pod) applyAPITermination(now time.Time) {
 // has it.
 const reasonDeleted = "Deleted"
 
-// deletionGraceMin is the kubelet's grace period for a deletion with a grace period of zero.
-const deletionGraceMin = time.Second
+// terminationGraceMin is the least grace period of a pod that ends, also if it is deleted with one
+// of zero: its preStop hooks are begun (calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go).
+const terminationGraceMin = time.Second
 
 // skipAddedHooks marks the postStart hooks that a new spec may add to live containers, so that
 // they are not run: the containers have started without them.
@@ -168,6 +169,7 @@ func (p *Pod) CanBeEvicted(forDisk bool) bool {
 // startTermination starts the termination of the pod. If the pod is terminating already, a shorter
 // grace period hastens it.
 func (p *Pod) startTermination(termination Termination, now time.Time) {
+	termination.Grace = max(termination.Grace, terminationGraceMin)
 	switch t := &p.Termination; p.Stage {
 	case Terminated:
 		return // no container is left to hasten

@@ -32,6 +32,7 @@ func TestShutDownGrace(t *testing.T) {
 		want   time.Duration
 	}{
 		{30, 10 * time.Second, 10 * time.Second}, {5, 10 * time.Second, 5 * time.Second},
+		{30, 0, time.Second}, {0, 10 * time.Second, time.Second}, // a preStop hook is started
 	} {
 		for _, isEnding := range []bool{false, true} {
 			s := spec(v1.RestartPolicyAlways, "", "web")

@@ -720,7 +720,19 @@ func (n *pressureModel) mayBeTrueUntil(m *model, c v1.NodeConditionType) time.Ti
 		return time.Time{}
 	}
 	last := n.lastMetOf(m, c, m.now).Add(m.opts.Pressure.Transition)
+	if n.isUnobservedSince(m, c, last) {
+		last = m.now
+	}
 	return later(last, n.heldUntil[c]).Add(pressureReportBound)
+}
+
+// isUnobservedSince reports whether a signal of a condition has not been observed since a time: the
+// condition stays until it is.
+func (n *pressureModel) isUnobservedSince(m *model, c v1.NodeConditionType, at time.Time) bool {
+	return slices.ContainsFunc(m.opts.Pressure.Thresholds, func(t PressureThreshold) bool {
+		s := n.samples[t.source()]
+		return t.condition() == c && (s == nil || s.answeredAt.Before(at))
+	})
 }
 
 // mayRejectForPressure reports whether a pod may have been rejected because of a condition that was

@@ -96,7 +96,7 @@ func (n *Node) threshold(event Event) (capacity, threshold int) {
 		signals = []eviction.Signal{eviction.NodefsAvailable, eviction.ImagefsAvailable}
 		bytes = disk.RootFilesystem.CapacityBytes
 	}
-	evictions := eviction.New(n.config(), "")
+	evictions := eviction.New(n.config(), "", false)
 	for _, t := range evictions.Thresholds {
 		for _, signal := range signals {
 			if amount := t.Amount.Of(bytes); t.Signal == signal && t.Grace == 0 {
