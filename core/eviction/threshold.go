@@ -134,8 +134,8 @@ func parseAmount(text string) Amount {
 }
 
 // New returns the manager of a configuration. Thresholds for the file system of the writable layers
-// are not those of the configuration: see copyThresholds. With ignoreAllocatable the memory that pods
-// may have together has no threshold. Upstream: ParseThresholdConfig in
+// are not those of the configuration: see copyThresholds. With ignoreAllocatable the memory that
+// pods may have together has no threshold. Upstream: ParseThresholdConfig in
 // pkg/kubelet/eviction/helpers.go.
 func New(c *kubeletconfig.KubeletConfiguration, rootDir string, ignoreAllocatable bool) Manager {
 	m := Manager{Settings: Settings{RootDir: rootDir,

@@ -63,7 +63,8 @@ func (p *Pod) applyAPITermination(now time.Time) {
 const reasonDeleted = "Deleted"
 
 // terminationGraceMin is the least grace period of a pod that ends, also if it is deleted with one
-// of zero: its preStop hooks are begun (calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go).
+// of zero: its preStop hooks are started (calculateEffectiveGracePeriod in
+// pkg/kubelet/pod_workers.go).
 const terminationGraceMin = time.Second
 
 // skipAddedHooks marks the postStart hooks that a new spec may add to live containers, so that
