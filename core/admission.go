@@ -199,7 +199,7 @@ func (a *Agent) admitStaticPods() ([]*v1.Pod, map[string]Rejection) {
 			return accepted, rejections // other pods may run that are not known yet
 		}
 		if rejection == (Rejection{}) {
-			others, admitted = append(others, p), append(admitted, p)
+			others, admitted = append(others, a.asAllocated(p)), append(admitted, p)
 			continue
 		}
 		rejections[string(p.UID)] = rejection
@@ -215,7 +215,7 @@ func (a *Agent) activePods(additional []*v1.Pod) []*v1.Pod {
 	unknown := map[string]bool{}
 	for _, spec := range additional {
 		if p := a.state.Pods[string(spec.UID)]; p == nil || p.Spec == nil {
-			active, unknown[string(spec.UID)] = append(active, spec), true
+			active, unknown[string(spec.UID)] = append(active, a.asAllocated(spec)), true
 		}
 	}
 	for _, uid := range a.podUIDs {
@@ -288,9 +288,7 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 	if admission.NeedsStrictGroups(spec) && a.state.Runtime.AsOf.IsZero() {
 		return awaitingRuntime
 	}
-	if allocated := a.allocatedTo(spec); allocated != nil { // by an earlier agent
-		spec = allocated.Apply(spec)
-	}
+	spec = a.asAllocated(spec)
 	check := a.admissionCheck(spec, static, others)
 	failures := check.Failures()
 	if len(failures) == 0 {
@@ -314,6 +312,15 @@ func (a *Agent) checkAdmission(spec *v1.Pod, static bool, others []*v1.Pod,
 		rejection.Phase, rejection.Waiting = v1.PodPending, true
 	}
 	return rejection
+}
+
+// asAllocated returns a pod that is not known yet with what an earlier agent has allocated to it,
+// whatever it asks for since.
+func (a *Agent) asAllocated(spec *v1.Pod) *v1.Pod {
+	if allocated := a.allocatedTo(spec); allocated != nil {
+		return allocated.Apply(spec)
+	}
+	return spec
 }
 
 // isAdmitted reports whether an earlier agent has admitted a pod, by its status. Whether the node
@@ -392,12 +399,12 @@ func (a *Agent) preemptors() []*v1.Pod {
 	slices.Sort(uids)
 	for _, uid := range uids {
 		if entry := s.StatusWriter.Entries[uid]; entry != nil {
-			waiting = append(waiting, entry.Stored)
+			waiting = append(waiting, a.asAllocated(entry.Stored))
 		}
 	}
 	for _, p := range s.Manifests.Pods() {
 		if s.StaticRejections[string(p.UID)].isPreempting() {
-			waiting = append(waiting, p)
+			waiting = append(waiting, a.asAllocated(p))
 		}
 	}
 	return waiting

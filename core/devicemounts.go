@@ -14,10 +14,11 @@ import (
 func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
 	devices := &a.state.Devices
 	switch {
+	case r.Call == "MountDevice" && ev.Err != nil && ev.Err.Kind == world.KindTimeout:
+		devices.NoteLateMount(ev.Time)
+		a.queue.enqueue(devicemount.Owner)
 	case r.Call == "MountDevice": // also after a failure
-		if devices.NoteMount(ev.Err != nil && ev.Err.Kind == world.KindTimeout, ev.Time) {
-			a.queue.enqueue(devicemount.Owner)
-		}
+		devices.NoteMount()
 	case r.Call == "Unmount" && ev.Err == nil && devices.NoteUnmount():
 		a.queue.enqueue(devicemount.Owner)
 	}

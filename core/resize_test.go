@@ -927,3 +927,15 @@ func TestAdmissionByRecordedAllocation(t *testing.T) {
 		t.Errorf("with one it is rejected with %q", got)
 	}
 }
+
+// A static pod that was admitted and not started counts for others with what is allocated to it,
+// whatever its manifest asks for since.
+func TestOthersSeeTheRecordedAllocation(t *testing.T) {
+	r := newResizeNode()
+	p := withRequests(apiPodNamed("a", "u1"), "1", 0)
+	r.agent.allocate("u1", allocation.Of(withRequests(apiPodNamed("a", "u1"), "3", 0)))
+	active := r.agent.activePods([]*v1.Pod{p})
+	if len(active) != 1 || active[0].Spec.Containers[0].Resources.Requests.Cpu().String() != "3" {
+		t.Errorf("%+v", active)
+	}
+}

@@ -20,9 +20,11 @@ import (
 
 const (
 	timeout     = 2 * time.Minute
-	retryPeriod = time.Minute // after a failure
-	// lateMax is how long a mount that has timed out is looked for, once a retryPeriod.
-	lateMax = time.Hour
+	retryPeriod = time.Minute // after a failure, and of looks for late mounts
+	// lateMax is how long a mount that has timed out is looked for, and lateOfEarlierMax one that an
+	// earlier agent may have had in flight.
+	lateMax          = time.Hour
+	lateOfEarlierMax = 5 * time.Minute
 )
 
 // Owner is the key of the operations and the timer.
@@ -50,13 +52,12 @@ type Devices struct {
 	NextLook  time.Time `json:"nextLook,omitzero"`
 }
 
-// NoteMount records that a device may have been mounted, or with late, may still be. It reports
-// whether to plan.
-func (d *Devices) NoteMount(late bool, now time.Time) bool {
-	if d.MayExist = true; late {
-		d.LateUntil, d.NextLook = now.Add(lateMax), now.Add(retryPeriod)
-	}
-	return late
+// NoteMount records that a device may have been mounted.
+func (d *Devices) NoteMount() { d.MayExist = true }
+
+// NoteLateMount records that a device may still be mounted, by an operation that has timed out.
+func (d *Devices) NoteLateMount(now time.Time) {
+	d.MayExist, d.LateUntil, d.NextLook = true, now.Add(lateMax), now.Add(retryPeriod)
 }
 
 // NoteUnmount records that a pod has let go of its volumes, and reports whether to plan.
@@ -89,6 +90,9 @@ func (d *Devices) Plan(isNeeded func(volume string) bool, effects *op.Effects) t
 		}
 	}
 	now := effects.Now()
+	if !d.Looked {
+		d.LateUntil = now.Add(lateOfEarlierMax)
+	}
 	isLate := now.Before(d.LateUntil)
 	if !d.Looked || d.Again || isLate && !now.Before(d.NextLook) {
 		d.Looked, d.Again, d.NextLook = true, false, now.Add(retryPeriod)

@@ -78,7 +78,7 @@ func TestNothingMounted(t *testing.T) {
 	if got := runPlan(d, t0, "", none); got != "ListMounts" || d.NoteUnmount() {
 		t.Errorf("%s, and again %v", got, d.Again)
 	}
-	if d.NoteMount(false, t0); !d.NoteUnmount() {
+	if d.NoteMount(); !d.NoteUnmount() {
 		t.Error("not looked at after a device was mounted")
 	}
 }
@@ -106,9 +106,7 @@ func TestLateMountIsFound(t *testing.T) {
 	d := newDevices()
 	none := func(string) world.Event { return world.Event{Body: &world.MountsListed{}} }
 	runPlan(d, t0, "", none)
-	if d.NoteMount(false, t0) || !d.NoteMount(true, t0) {
-		t.Error("only a mount that has timed out is looked for")
-	}
+	d.NoteLateMount(t0)
 	for _, c := range []struct {
 		after time.Duration
 		want  string
@@ -123,5 +121,21 @@ func TestLateMountIsFound(t *testing.T) {
 	}
 	if got := runPlan(d, t0.Add(2*time.Hour), "", none); got != "" {
 		t.Errorf("%s two hours later", got)
+	}
+}
+
+// What an earlier agent had asked to be mounted may be mounted later: the table is looked at for
+// five minutes.
+func TestMountOfEarlierAgentIsFound(t *testing.T) {
+	d := newDevices()
+	none := func(string) world.Event { return world.Event{Body: &world.MountsListed{}} }
+	looks := 0
+	for after := range 600 {
+		if runPlan(d, t0.Add(time.Duration(after)*time.Second), "", none) != "" {
+			looks++
+		}
+	}
+	if looks != 5 {
+		t.Errorf("%d looks, want one a minute for five minutes", looks)
 	}
 }

@@ -92,8 +92,10 @@ func (i *Identity) storeEmbedded(own *kubeconfig, stored *tls.Certificate) {
 	if len(own.config.CertData) == 0 || len(own.config.KeyData) == 0 {
 		return
 	}
-	if stored != nil && stored.Leaf.Equal(own.certificate.Leaf) {
-		return // by an earlier start: another file would be added at each start
+	if stored != nil && !stored.Leaf.NotAfter.Before(own.certificate.Leaf.NotAfter) {
+		// It is the same, which an earlier start has stored, or a newer one, which is valid again once
+		// the date of the machine is right.
+		return
 	}
 	if _, err := i.managed.files.Update(own.config.CertData, own.config.KeyData); err != nil {
 		i.opts.Warn(fmt.Sprintf("storing the client certificate of %s: %v", own.source, err))

@@ -93,15 +93,6 @@ func (p *pod) keepsVolume(now time.Time, span time.Duration) bool {
 	return false
 }
 
-// awaitsDriver reports whether a call for a volume of the pod is in flight, so that nothing else
-// can be done with the volume.
-func (p *pod) awaitsDriver() bool {
-	return p.spec != nil && slices.ContainsFunc(p.model.csiUses(p.spec), func(u csiUse) bool {
-		_, inFlight := p.model.csi.inFlight[u.csiName]
-		return inFlight
-	})
-}
-
 // checkFact finds a volume that the Node says is not in use any more, although it is staged, or
 // published, for its driver.
 func (*csiRelease) checkFact(m *model, f *truth.Fact) *finding {

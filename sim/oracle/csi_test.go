@@ -370,3 +370,17 @@ func TestCSIRelease(t *testing.T) {
 		t.Errorf("unsettled: %s\nwant %s", got, want)
 	}
 }
+
+// A call whose deadline has passed holds no volume.
+func TestAwaitsDriver(t *testing.T) {
+	s := newScript()
+	csiStart(s)
+	p := s.model.pods["u1"]
+	if p.awaitsDriver(s.now) {
+		t.Error("no call is in flight")
+	}
+	s.model.csi.inFlight[csiName{csiDriver, "h"}] = csiInFlight{deadline: s.now.Add(time.Minute)}
+	if !p.awaitsDriver(s.now) || p.awaitsDriver(s.now.Add(time.Minute)) {
+		t.Error("the call holds the volume until its deadline")
+	}
+}

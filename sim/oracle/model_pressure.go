@@ -721,7 +721,7 @@ func (n *pressureModel) mayBeTrueUntil(m *model, c v1.NodeConditionType) time.Ti
 	}
 	last := n.lastMetOf(m, c, m.now).Add(m.opts.Pressure.Transition)
 	if n.isUnobservedSince(m, c, last) {
-		last = m.now
+		last = later(last, m.now)
 	}
 	return later(last, n.heldUntil[c]).Add(pressureReportBound)
 }

@@ -379,7 +379,7 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 	}
 	for _, p := range m.podsInOrder {
 		if p.liveContainers > 0 || p.lacksFinalStatus() || p.keepsVolume(now, idleDelayBound) ||
-			p.awaitsDriver() {
+			p.awaitsDriver(now) {
 			s.idleSince = time.Time{}
 			return nil
 		}

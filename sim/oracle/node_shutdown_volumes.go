@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"time"
 
 	"seedlet.dev/sim/truth"
@@ -62,4 +63,13 @@ func (m *model) groupOfStop(f *truth.Fact) int {
 		return 0
 	}
 	return p.shutdownGroup()
+}
+
+// awaitsDriver reports whether a call for a volume of the pod is in flight, so that nothing else
+// can be done with the volume.
+func (p *pod) awaitsDriver(now time.Time) bool {
+	return p.spec != nil && slices.ContainsFunc(p.model.csiUses(p.spec), func(u csiUse) bool {
+		call, isInFlight := p.model.csi.inFlight[u.csiName]
+		return isInFlight && now.Before(call.deadline)
+	})
 }

@@ -178,9 +178,13 @@ var computeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
 
 // isPendingForLong reports whether a pod of the API server of which nothing was started is served
-// as pending for longer than it takes to reject it, while nothing has gone wrong.
+// as pending for longer than it takes to reject it, while nothing has gone wrong. No pod is
+// rejected before the agent knows whether the machine shuts down.
 func (p *pod) isPendingForLong(served *v1.Pod, now time.Time) bool {
-	desired := p.firstDesiredAt
+	desired, knownAt := p.firstDesiredAt, p.model.lock.knownAt
+	if p.model.opts.Shutdown != nil && (knownAt.IsZero() || now.Sub(knownAt) <= rejectionBound) {
+		return false
+	}
 	return served.Status.Phase == v1.PodPending && !p.static && p.spec != nil && len(p.specs) == 1 &&
 		p.firstStartedAt.IsZero() && now.Sub(desired) > rejectionBound &&
 		p.model.agentUpSince(desired.Add(-time.Second)) &&

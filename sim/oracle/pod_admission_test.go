@@ -232,3 +232,33 @@ func TestUnsettledAdmission(t *testing.T) {
 		})
 	}
 }
+
+// Only a pod of the API server that has waited without a fault should have been rejected.
+func TestIsPendingForLong(t *testing.T) {
+	for _, c := range []struct {
+		change  func(*script, *pod)
+		seconds float64
+		want    bool
+	}{
+		{func(*script, *pod) {}, 6, true},
+		{func(*script, *pod) {}, 4, false},
+		{func(_ *script, p *pod) { p.static = true }, 6, false},
+		{func(s *script, _ *pod) { s.start(s.sandbox("u1", 0), "app", 0) }, 6, false},
+		{func(s *script, _ *pod) { s.restartAgent() }, 6, false},
+		{func(s *script, _ *pod) {
+			s.model.opts.LastFault = func(time.Time) time.Time { return s.now }
+		}, 6, false},
+		{func(s *script, _ *pod) { s.model.opts.Shutdown = &Shutdown{} }, 6, false},
+	} {
+		s := newScript()
+		s.AgentStarted(s.now)
+		s.wait(60)
+		s.setDesired(spec("u1", never, "app"))
+		p := s.model.pods["u1"]
+		c.change(s, p)
+		s.wait(c.seconds)
+		if got := p.isPendingForLong(s.served("u1", v1.PodPending), s.now); got != c.want {
+			t.Errorf("after %v s: %t, want %t", c.seconds, got, c.want)
+		}
+	}
+}

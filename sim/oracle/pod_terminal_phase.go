@@ -65,11 +65,11 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 	return nil
 }
 
-// findWrongDisruption returns whether a pod is given the condition DisruptionTarget without a
-// reason, or ends without one that it should have: by it a Job does not count the end as a failure
-// of the pod (KEP-3329). As in the kubelet, an eviction for a limit of the pod has none, one for
-// the node has it also if the pod ended for another reason already, and the mirror of a static pod
-// that runs again after a shutdown keeps it.
+// findWrongDisruption returns whether a pod is given the reason of its end before its terminal
+// phase, or the condition DisruptionTarget without a reason, or ends without one that it should
+// have: by it a Job does not count the end as a failure of the pod (KEP-3329). As in the kubelet,
+// an eviction for a limit of the pod has none, one for the node has it also if the pod ended for
+// another reason already, and the mirror of a static pod that runs again after a shutdown keeps it.
 func (m *model) findWrongDisruption(before, after *v1.Pod) *finding {
 	if before == nil {
 		return nil
@@ -80,7 +80,8 @@ func (m *model) findWrongDisruption(before, after *v1.Pod) *finding {
 		status.Reason == reasonEvicted && strings.HasPrefix(status.Message, lowPrefix)
 	mayHave := wants || p != nil && !p.pressureEvictedAt.IsZero()
 	switch has := isDisruptionTarget(after); {
-	case status.Phase == v1.PodRunning && status.Reason != "" && before.Status.Reason == "":
+	case status.Phase == v1.PodRunning && before.Status.Reason == "" &&
+		slices.Contains(reasonsOfEnds, status.Reason):
 		return findingf("pod %s/%s is given the reason %q while it runs", after.Namespace, after.Name,
 			status.Reason)
 	case has && !(ends && mayHave) && !isDisruptionTarget(before):
@@ -92,6 +93,9 @@ func (m *model) findWrongDisruption(before, after *v1.Pod) *finding {
 	}
 	return nil
 }
+
+// reasonsOfEnds are those that come with a terminal phase.
+var reasonsOfEnds = []string{reasonPreempted, reasonShutdown, reasonEvicted, reasonDeadline}
 
 // isDisruptionTarget reports whether a pod has the condition from an agent.
 func isDisruptionTarget(p *v1.Pod) bool {

@@ -80,6 +80,7 @@ func TestDisruptionTarget(t *testing.T) {
 		{v1.PodRunning, reasonEvicted, low, true, true},
 		{v1.PodRunning, reasonEvicted, low, false, true},
 		{v1.PodRunning, "", "", false, false},
+		{v1.PodRunning, "StatusTooLarge", "", false, false},
 	} {
 		before := spec("u1", never, "app")
 		before.Status.Phase = v1.PodRunning

@@ -114,9 +114,9 @@ func (p *pod) mayHaveUnknownCgroup(cgroup string, now time.Time) bool {
 	return p.wasChanged() && (now.Sub(started) < observationBound || isOfEarlier)
 }
 
-// mayNotKnow reports whether the agent may not know a sandbox yet, which has become ready after the
-// agent has started, and may have listed what runs: an agent before it had asked for it.
-func (m *model) mayNotKnow(s *sandbox, now time.Time) bool {
+// mayNotKnowSandbox reports whether the agent may not know a sandbox yet: an earlier agent had
+// asked for it, and it has become ready since this one started.
+func (m *model) mayNotKnowSandbox(s *sandbox, now time.Time) bool {
 	return s.readyAt.After(m.agentStartedAt) && now.Sub(m.agentStartedAt) < observationBound &&
 		m.cgroupsSetAt[s.cgroup].Before(m.agentStartedAt)
 }
@@ -129,7 +129,7 @@ func (m *model) checkShrinking(f *truth.Fact) *finding {
 		}
 		for _, s := range p.sandboxes {
 			if !s.ready || path.Dir(s.cgroup) != f.Path || !outweighs(m.cgroups[s.cgroup], f.Limits) ||
-				p.mayHaveUnknownCgroup(s.cgroup, f.Time) || m.mayNotKnow(s, f.Time) {
+				p.mayHaveUnknownCgroup(s.cgroup, f.Time) || m.mayNotKnowSandbox(s, f.Time) {
 				continue
 			}
 			return findingf("cgroup %s is given %+v, but pod %s in it has %+v", f.Path, f.Limits, p,
