@@ -349,7 +349,7 @@ func (a *Agent) mayFreeResources(spec *v1.Pod) bool {
 
 func mayHoldLess(p *pod.Pod) bool {
 	return p.MayBecomeTerminal() ||
-		p.Stage == pod.Syncing && p.Resize.Actuated != nil && p.HasLiveContainers()
+		p.Stage == pod.Syncing && p.Resize.HeldEarlier != nil && p.HasLiveContainers()
 }
 
 // hasUndecidedAdmission reports whether a pod, or its resize, waits until it is known whether

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -197,8 +196,7 @@ func (a *Agent) evict(c eviction.Candidate, e eviction.Eviction) {
 // hastenVictim shortens the grace period of a pod that was evicted.
 func (a *Agent) hastenVictim(uid string, grace time.Duration) {
 	if p := a.state.Pods[uid]; p != nil {
-		end := &p.Termination
-		p.Evict(cmp.Or(end.PressureMessage, end.Message), grace, a.effects.Now())
+		p.Hasten(grace, a.effects.Now())
 		a.enqueuePod(uid)
 	}
 }

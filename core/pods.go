@@ -201,7 +201,7 @@ func (a *Agent) desiredUIDs() map[string]bool {
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
-	resizing := p.Resize.InProgress != nil || p.Resize.Actuated != nil
+	resizing := p.Resize.InProgress != nil || p.Resize.HeldEarlier != nil
 	nextPull, _ := a.state.Images.NextPull()
 	a.countShare(p)
 	a.endLatecomer(p)
@@ -243,7 +243,8 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	}
 	// One that may run again after a shutdown keeps what it holds.
 	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated && !p.HoldsResources()
-	hasResized := resizing && p.Resize.InProgress == nil && p.Resize.Actuated == nil // may hold less
+	hasResized := resizing && p.Resize.InProgress == nil &&
+		p.Resize.HeldEarlier == nil // may hold less
 	switch {
 	case p.FullyRemoved:
 		a.retryResizes(triggerPodsRemoved)

@@ -92,7 +92,7 @@ func (a *Agent) allocatedTo(object *v1.Pod) *allocation.Resources {
 func (a *Agent) holdActuated(p *pod.Pod) {
 	if e := a.state.Allocation.Actuated.Get(p.UID); e != nil && p.Spec != nil {
 		actuated := e.Resources
-		p.HoldActuated(&actuated)
+		p.HoldEarlier(&actuated)
 	}
 }
 

@@ -772,7 +772,7 @@ func TestShrinkingPodAfterRestart(t *testing.T) {
 	}
 	refused = false
 	if r.advance(2 * time.Minute); r.allocated("b") != "1" || len(r.agent.state.Pods) != 2 ||
-		r.agent.state.Pods["u1"].Resize.Actuated != nil {
+		r.agent.state.Pods["u1"].Resize.HeldEarlier != nil {
 		t.Errorf("in the end %s are allocated, %q", r.allocated("b"), r.pending("b"))
 	}
 }
@@ -835,11 +835,11 @@ func TestAdmissionAwaitsWhatIsRecorded(t *testing.T) {
 		return r.agent.checkAdmission(withRequests(apiPodNamed("b", "u2"), "400m", 0), false,
 			r.agent.activePods(nil), false)
 	}
-	p.HoldActuated(&recorded)
+	p.HoldEarlier(&recorded)
 	if got := check(); got != awaitingOtherPod {
 		t.Errorf("before its containers are looked at: %+v", got)
 	}
-	p.Resize.Actuated = nil
+	p.Resize.HeldEarlier = nil
 	if got := check(); got != (Rejection{}) {
 		t.Errorf("then %+v", got)
 	}

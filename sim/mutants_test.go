@@ -2067,8 +2067,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod that ends has its reason while it runs",
 		file:     "core/podstatus/podstatus.go",
-		old:      "case p.Termination.Message != \"\" && hasEnded:",
-		new:      "case p.Termination.Message != \"\" && (hasEnded || true):",
+		old:      "case p.Termination.Message != \"\" && reportsEnd(p):",
+		new:      "case p.Termination.Message != \"\":",
 		scenario: "shutdown", seeds: "1-50",
 	},
 	{

@@ -46,8 +46,8 @@ type Devices struct {
 	Unmounted bool      `json:"unmounted,omitempty"`
 	NotBefore time.Time `json:"notBefore"`
 	LastError string    `json:"lastError,omitempty"`
-	// LateUntil is until when a mount that has timed out may still take effect, for a pod that may
-	// have gone; NextLook is when the mount table is looked at next for it.
+	// LateUntil is until when a mount that has timed out, or that an earlier agent had in flight, may
+	// take effect, for a pod that may have gone; NextLook is when the mount table is looked at for it.
 	LateUntil time.Time `json:"lateUntil,omitzero"`
 	NextLook  time.Time `json:"nextLook,omitzero"`
 }

@@ -150,6 +150,13 @@ func (p *Pod) Evict(message string, grace time.Duration, now time.Time) {
 	p.Termination.UnderPressure, p.Termination.PressureMessage = true, message
 }
 
+// Hasten leaves a pod that is ending no more than a grace period.
+func (p *Pod) Hasten(grace time.Duration, now time.Time) {
+	if p.Stage == Terminating {
+		p.startTermination(Termination{Grace: min(p.GracePeriod(), grace)}, now)
+	}
+}
+
 // CanBeEvicted reports whether the pod can be evicted for the node: it is not critical, was neither
 // evicted nor hastened by an eviction before, and its end frees something. That is so while a
 // container runs. Without one, a pod that ends or may have completed gives back what it holds by

@@ -47,11 +47,11 @@ type Resize struct {
 	// WholeRecalled is set once the record of an earlier agent was looked up for them.
 	WholeRecalled bool `json:"wholeRecalled,omitempty"`
 
-	// Actuated are the resources that the pod had last by the checkpoint of an earlier agent
+	// HeldEarlier are the resources that the pod had last by the checkpoint of an earlier agent
 	// (allocation.ActuatedFile), or that were allocated to it before a resize, if they request more
 	// than Spec: a resize to less may not have been carried out. Nil once the running containers were
 	// recalled.
-	Actuated *allocation.Resources `json:"actuated,omitempty"`
+	HeldEarlier *allocation.Resources `json:"heldEarlier,omitempty"`
 
 	Pending    *ResizeState `json:"pending,omitempty"`    // Desired is not allocated
 	InProgress *ResizeState `json:"inProgress,omitempty"` // the allocated resources are being set
@@ -160,7 +160,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 	before := p.Spec
 	p.Spec = granted.Apply(source)
 	if _, recalled := p.ActuatedAmounts(); !recalled || !p.Observed {
-		p.holdEarlier(before)
+		p.holdBeforeGrant(before)
 	}
 	if r.Desired, r.Granted, r.Pending = nil, nil, nil; p.Spec != source {
 		r.Desired = source
@@ -411,7 +411,7 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	p.verifyAmounts(env, w)
 	p.recallWhole(env)
 	r := &p.Resize
-	r.Actuated = nil
+	r.HeldEarlier = nil
 	unsettled := p.hasUnsettled()
 	if unsettled && r.InProgress == nil {
 		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}

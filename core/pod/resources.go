@@ -88,56 +88,56 @@ func (p *Pod) OrphanedPod(recorded *allocation.Resources) *v1.Pod {
 // heldSpec returns the pod with what it holds, from the memo if nothing of that has changed.
 func (p *Pod) heldSpec() *v1.Pod {
 	r := &p.Resize
-	actuated := r.Actuated
+	earlier := r.HeldEarlier
 	if p.Observed && !p.HasLiveContainers() {
-		actuated = nil
+		earlier = nil
 	}
-	if r.InProgress == nil && r.Granted == nil && actuated == nil {
+	if r.InProgress == nil && r.Granted == nil && earlier == nil {
 		return p.Spec
 	}
 	held, bounds := p.boundedSpec()
 	m := &p.held
 	if m.pod != nil && m.spec == p.Spec && m.granted == r.Granted && m.whole == r.HeldAsWhole &&
-		m.actuated == actuated && slices.Equal(m.bounds, bounds) {
+		m.earlier == earlier && slices.Equal(m.bounds, bounds) {
 		return m.pod
 	}
-	var before, earlier *v1.Pod
+	var before, had *v1.Pod
 	if r.HeldAsWhole != nil {
 		whole := *p.Spec
 		whole.Spec.Resources = r.HeldAsWhole
 		before = &whole
 	}
-	if actuated != nil {
-		earlier = actuated.Apply(p.Spec)
+	if earlier != nil {
+		had = earlier.Apply(p.Spec)
 	}
-	most := withMostRequests(held, before, earlier, r.Granted)
-	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, actuated, bounds, most}
+	most := withMostRequests(held, before, had, r.Granted)
+	*m = heldMemo{p.Spec, r.Granted, r.HeldAsWhole, earlier, bounds, most}
 	return most
 }
 
-// HoldActuated has the pod hold what it had last by the checkpoint, if that is more than what
-// is allocated: a resize to less may not have been carried out.
-func (p *Pod) HoldActuated(r *allocation.Resources) {
+// HoldEarlier has the pod hold what it had before, if that is more than what is allocated: a resize
+// to less may not have been carried out.
+func (p *Pod) HoldEarlier(r *allocation.Resources) {
 	if p.Spec != nil && withMostRequests(p.Spec, r.Apply(p.Spec)) != p.Spec {
-		p.Resize.Actuated = r
+		p.Resize.HeldEarlier = r
 	}
 }
 
-// holdEarlier has the pod hold also what was allocated to it before a resize, whose running
+// holdBeforeGrant has the pod hold also what was allocated to it before a resize, whose running
 // containers are not recalled yet.
-func (p *Pod) holdEarlier(before *v1.Pod) {
-	if actuated := p.Resize.Actuated; actuated != nil {
-		before = withMostRequests(before, actuated.Apply(before))
+func (p *Pod) holdBeforeGrant(before *v1.Pod) {
+	if held := p.Resize.HeldEarlier; held != nil {
+		before = withMostRequests(before, held.Apply(before))
 	}
 	earlier := allocation.Of(before)
-	p.HoldActuated(&earlier)
+	p.HoldEarlier(&earlier)
 }
 
 // heldMemo is the result of heldSpec, and what it was computed from.
 type heldMemo struct {
 	spec, granted *v1.Pod
 	whole         *v1.ResourceRequirements
-	actuated      *allocation.Resources
+	earlier       *allocation.Resources
 	bounds        []allocation.Amounts
 	pod           *v1.Pod
 }

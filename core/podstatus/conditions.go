@@ -85,7 +85,7 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 func updateDisruption(p *pod.Pod, now time.Time) {
 	stored, end := &p.Spec.Status, &p.Termination
 	switch {
-	case !pod.IsTerminal(p.Status.Phase) && p.Status.ReportedFirst == "":
+	case !reportsEnd(p):
 		removeCondition(p, v1.DisruptionTarget)
 	case pod.IsTerminal(stored.Phase):
 		keepDisruption(p, stored, now)

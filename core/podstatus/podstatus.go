@@ -90,9 +90,8 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	start := metav1.NewTime(node.Wall.Date(p.StartTime))
 	status.Phase, status.StartTime = p.Status.Phase, &start
-	hasEnded := pod.IsTerminal(status.Phase) || p.Status.ReportedFirst != ""
 	switch stored := &p.Spec.Status; {
-	case p.Termination.Message != "" && hasEnded: // while it ends, a pod has neither, as its phase
+	case p.Termination.Message != "" && reportsEnd(p): // an end and its reason come together
 		status.Reason, status.Message = p.Termination.Reason, p.Termination.Message
 	case pod.IsTerminal(stored.Phase): // by another client, or the record is lost
 		status.Reason, status.Message = stored.Reason, stored.Message
@@ -112,6 +111,11 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 	}
 	Limit(served)
 	return served
+}
+
+// reportsEnd reports whether the pod has a terminal phase, or at least the API server is given one.
+func reportsEnd(p *pod.Pod) bool {
+	return pod.IsTerminal(p.Status.Phase) || p.Status.ReportedFirst != ""
 }
 
 // setIPs sets the IPs of the node and of the pod.

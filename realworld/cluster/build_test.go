@@ -26,14 +26,23 @@ done
 // with "go build FLAGS -o DIR/ tool".
 func checkout(t *testing.T, script string) (target string) {
 	t.Helper()
-	root := t.TempDir()
-	for path, text := range map[string]string{
-		"go.mod":                               "module seedlet.dev\n",
+	root, target := changeToCheckout(t, map[string]string{
 		"realworld/cluster/tools/here":         "",
 		"realworld/cluster/metricsserver/here": "",
 		"realworld/cluster/sidecars/here":      "",
 		"bin/go":                               goScript + script,
-	} {
+	})
+	t.Setenv("PATH", filepath.Join(root, "bin")+":/usr/bin:/bin")
+	return target
+}
+
+// changeToCheckout creates a checkout with some files, changes to it, and returns it and its
+// directory of programs.
+func changeToCheckout(t *testing.T, files map[string]string) (root, target string) {
+	t.Helper()
+	root = t.TempDir()
+	files["go.mod"] = "module seedlet.dev\n"
+	for path, text := range files {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -43,12 +52,11 @@ func checkout(t *testing.T, script string) (target string) {
 		}
 	}
 	t.Chdir(root)
-	t.Setenv("PATH", filepath.Join(root, "bin")+":/usr/bin:/bin")
 	target, err := provision.CacheDir("kubernetes", Version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return target
+	return root, target
 }
 
 // compiles creates every program, and prints its package.

@@ -28,10 +28,8 @@ replace (
 // and changes to it.
 func kubeadmCheckout(t *testing.T) (target string) {
 	t.Helper()
-	root := t.TempDir()
 	tools := "realworld/cluster/tools/"
-	for path, text := range map[string]string{
-		"go.mod":                      "module seedlet.dev\n",
+	_, target = changeToCheckout(t, map[string]string{
 		tools + "go.mod":              toolsModule,
 		tools + "kubernetes/go.mod":   "module k8s.io/kubernetes\n",
 		tools + "kubernetes/empty.go": "package kubernetes\n",
@@ -40,20 +38,7 @@ func kubeadmCheckout(t *testing.T) (target string) {
 		tools + "kubeadm/main.go":     "package main\nimport _ \"k8s.io/kubernetes\"\nfunc main() {}\n",
 		tools + "etcd/main.go": "package main\nimport _ \"go.etcd.io/etcd/server/v3\"\n" +
 			"func main() {}\n",
-	} {
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(root)
-	target, err := provision.CacheDir("kubernetes", Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	// The leftover of a killed build, and the directory that Install has made.
 	for _, dir := range []string{target + ".building/kubeadm", target} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

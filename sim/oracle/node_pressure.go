@@ -121,19 +121,14 @@ func (n *pressureModel) conditionAgainst(m *model, p *pod, now time.Time) v1.Nod
 	return ""
 }
 
-// findUnrejected returns which pod of the API server is served as pending, although it was desired
-// while the node had a condition for which it is rejected.
+// findUnrejected returns which pod is not rejected for a condition of the node.
 func (n *pressureModel) findUnrejected(m *model, now time.Time, pods []*v1.Pod) *finding {
-	for _, served := range pods {
-		p := m.pods[string(served.UID)]
-		if p == nil || p.isCritical() || !p.isPendingForLong(served, now) {
-			continue
+	return m.findUnrejected(now, pods, func(p *pod) string {
+		if c := n.conditionAgainst(m, p, now); c != "" && !p.isCritical() {
+			return "while the node had " + string(c)
 		}
-		if c := n.conditionAgainst(m, p, now); c != "" {
-			return findingf("pod %s is pending, although it was desired while the node had %s", p, c)
-		}
-	}
-	return nil
+		return ""
+	})
 }
 
 // findWrongVictim returns why a pod should not have been evicted.

@@ -364,11 +364,13 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 	if f := m.findLateGroup(now); f != nil {
 		return f
 	}
-	for _, served := range pods {
-		if p := m.pods[string(served.UID)]; p != nil && !s.missed &&
-			s.since.Before(p.firstDesiredAt.Add(-time.Second)) && p.isPendingForLong(served, now) {
-			return findingf("pod %s is pending, although it was desired during the shutdown", p)
+	if f := m.findUnrejected(now, pods, func(p *pod) string {
+		if !s.missed && s.since.Before(p.firstDesiredAt.Add(-time.Second)) {
+			return "during the shutdown"
 		}
+		return ""
+	}); f != nil {
+		return f
 	}
 	if problem := readyProblem(m.objects.node); problem != "" &&
 		now.Sub(s.since) > notReadyBound && !s.missed && m.agentUpSince(s.since) &&

@@ -177,6 +177,21 @@ var computeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 // checkedResources are the resources that the oracles check.
 var checkedResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
 
+// findUnrejected returns which pod of the API server is served as pending, although it had to be
+// rejected; desired says when such a pod was desired, and is empty for any other.
+func (m *model) findUnrejected(now time.Time, pods []*v1.Pod, desired func(*pod) string) *finding {
+	for _, served := range pods {
+		p := m.pods[string(served.UID)]
+		if p == nil || !p.isPendingForLong(served, now) {
+			continue
+		}
+		if when := desired(p); when != "" {
+			return findingf("pod %s is pending, although it was desired %s", p, when)
+		}
+	}
+	return nil
+}
+
 // isPendingForLong reports whether a pod of the API server of which nothing was started is served
 // as pending for longer than it takes to reject it, while nothing has gone wrong. No pod is
 // rejected before the agent knows whether the machine shuts down.

@@ -29,7 +29,7 @@ const manifestNoticeBound = 150 * time.Second
 
 func (*terminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	if isAgentStatus(f) {
-		return m.findWrongDisruption(f.Write.Before.Pod, f.Write.After.Pod)
+		return m.findWrongEnd(f.Write.Before.Pod, f.Write.After.Pod)
 	}
 	p := m.pods[f.PodUID]
 	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" ||
@@ -65,12 +65,12 @@ func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *find
 	return nil
 }
 
-// findWrongDisruption returns whether a pod is given the reason of its end before its terminal
+// findWrongEnd returns whether a pod is given the reason of its end before its terminal
 // phase, or the condition DisruptionTarget without a reason, or ends without one that it should
 // have: by it a Job does not count the end as a failure of the pod (KEP-3329). As in the kubelet,
 // an eviction for a limit of the pod has none, one for the node has it also if the pod ended for
 // another reason already, and the mirror of a static pod that runs again after a shutdown keeps it.
-func (m *model) findWrongDisruption(before, after *v1.Pod) *finding {
+func (m *model) findWrongEnd(before, after *v1.Pod) *finding {
 	if before == nil {
 		return nil
 	}

@@ -89,7 +89,7 @@ func TestDisruptionTarget(t *testing.T) {
 		if c.has {
 			after.Status.Conditions = []v1.PodCondition{disruptionTarget}
 		}
-		if f := newScript().model.findWrongDisruption(before, after); (f != nil) != c.want {
+		if f := newScript().model.findWrongEnd(before, after); (f != nil) != c.want {
 			t.Errorf("%+v: %+v", c, f)
 		}
 	}

@@ -40,7 +40,7 @@ func (p *Pool) load(base string, dir fs.FS) error {
 	if p.Each.Least < 1 || p.Groups.Least < 1 {
 		return errors.New(": want at least one group, and one pod of each")
 	}
-	object := map[string]Object{}
+	known := map[string]Object{}
 	for i, name := range p.From {
 		file := path.Join(base, name)
 		s, err := ReadScenario(dir, file)
@@ -48,11 +48,11 @@ func (p *Pool) load(base string, dir fs.FS) error {
 			return fmt.Errorf(".from[%d]: %w", i, err)
 		}
 		for _, o := range s.Spec.Objects {
-			other, exists := object[o.Name]
+			other, exists := known[o.Name]
 			if exists && !reflect.DeepEqual(o, other) {
 				return fmt.Errorf(".from[%d]: the object %q is not that of an earlier scenario", i, o.Name)
 			}
-			object[o.Name] = o
+			known[o.Name] = o
 		}
 		for _, group := range s.Spec.Pods {
 			p.groups = append(p.groups, pooledGroup{group, s.Metadata.Name, s.Spec.Objects})
