@@ -116,8 +116,8 @@ func (a *Agent) mayTerminate(name string, static *v1.Pod) bool {
 }
 
 // hasEarlierStatus reports whether the mirror of a static pod has the status of an earlier pod of
-// the same manifest, which the API server does not replace: the pod runs and the mirror has a
-// terminal phase, or a container of it has terminated and the status was refused.
+// the same manifest, which the API server does not replace: a container of it has terminated that
+// is not always restarted, and the status of the pod that runs now was refused.
 func (a *Agent) hasEarlierStatus(p *pod.Pod) bool {
 	if p == nil || p.NoLongerDesired || pod.IsTerminal(p.Status.Phase) {
 		return false
@@ -127,8 +127,7 @@ func (a *Agent) hasEarlierStatus(p *pod.Pod) bool {
 		return false
 	}
 	entry := a.state.StatusWriter.Entries[p.UID]
-	return p.Status.Phase == v1.PodRunning && statuswriter.IsTerminal(&object.Status) ||
-		entry != nil && entry.Refused && hasTerminated(&object.Status)
+	return entry != nil && entry.Refused && hasTerminated(&object.Status)
 }
 
 // hasTerminated reports whether a container has terminated. A new mirror has none.

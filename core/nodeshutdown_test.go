@@ -1,6 +1,7 @@
 package core
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,40 @@ func TestCancelledShutdownKeepsAllocations(t *testing.T) {
 		if p := n.agent.state.Pods[uid]; n.agent.state.Allocation.Allocated.Get(uid) == nil {
 			t.Errorf("nothing is recorded for %s", p.Name)
 		}
+	}
+}
+
+// The mirror of a static pod that a shutdown has ended stays: it is Failed as long as the machine
+// shuts down, and Running again after that.
+func TestMirrorStaysOverShutdown(t *testing.T) {
+	n := bootWithPods(map[string]string{"a.yaml": podNamed("a")})
+	first := n.apiServer.objects["default/a-n1"].UID
+	check := func(when string, want v1.PodPhase) {
+		if got := n.apiServer.objects["default/a-n1"]; got == nil || got.UID != first ||
+			got.Status.Phase != want {
+			t.Fatalf("%s: the mirror is %v, want %s of the same UID", when, got, want)
+		}
+	}
+	n.shutDown()
+	n.advance(10 * time.Second)
+	check("after the shutdown", v1.PodFailed)
+	n.event(world.Event{Body: &world.MachineShutdown{Cancelled: true}})
+	n.advance(time.Minute)
+	check("when the shutdown is cancelled", v1.PodRunning)
+}
+
+// A static pod that has completed keeps the mirror that says that a shutdown has ended it.
+func TestMirrorOfCompletedPodStaysOverShutdown(t *testing.T) {
+	once := strings.Replace(podNamed("a"), "spec: {", "spec: {restartPolicy: Never,", 1)
+	n := bootWithPods(map[string]string{"a.yaml": once})
+	first := n.apiServer.objects["default/a-n1"].UID
+	n.shutDown()
+	n.advance(10 * time.Second)
+	n.event(world.Event{Body: &world.MachineShutdown{Cancelled: true}})
+	n.advance(time.Minute)
+	if got := n.apiServer.objects["default/a-n1"]; got == nil || got.UID != first ||
+		got.Status.Phase != v1.PodFailed {
+		t.Errorf("the mirror is %v", got)
 	}
 }
 

@@ -36,7 +36,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 		p != nil && p.OnlyRuntimeRecordsLeft && a.isAPIPod(p)}
 	if p != nil && (podstatus.IsIncomplete(p) || !a.knowsRuntime() && len(p.Containers) > 0 ||
 		p.NoLongerDesired && !a.isAPIPod(p) &&
-			(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase))) {
+			(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase)) || a.mayBeShutDown(p)) {
 		// A status that is only partly known is not written. Neither is the end of a static pod that is
 		// no longer desired: its mirror is about to be deleted, or belongs to the next pod of the same
 		// manifest by then.
@@ -62,6 +62,16 @@ func (a *Agent) planStatus(uid string) time.Time {
 		a.enqueuePod(uid)
 	}
 	return wake
+}
+
+// mayBeShutDown reports whether a static pod only seems to run again whose mirror has ended: the
+// machine shuts down, or it is not known yet whether it does.
+func (a *Agent) mayBeShutDown(p *pod.Pod) bool {
+	if a.isAPIPod(p) || pod.IsTerminal(p.Status.Phase) || a.shutdownRejection() == (Rejection{}) {
+		return false
+	}
+	object := a.apiPod(p.FullName())
+	return object != nil && pod.IsTerminal(object.Status.Phase)
 }
 
 // knowsRuntime reports whether the name and the features of the runtime are known, which the

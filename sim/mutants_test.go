@@ -952,6 +952,28 @@ var mutants = []mutant{
 		scenario: "boot-without-api", seeds: "1-100",
 	},
 	{
+		name: "the mirror of a static pod that runs again is replaced",
+		file: "core/mirrors.go",
+		old:  "	return entry != nil && entry.Refused && hasTerminated(&object.Status)\n",
+		new: "	return entry != nil && p.Status.Phase == v1.PodRunning &&\n" +
+			"		pod.IsTerminal(object.Status.Phase)\n",
+		scenario: "shutdown", seeds: "1-50",
+	},
+	{
+		name:     "a static pod seems to run again while the machine shuts down",
+		file:     "core/statuswrites.go",
+		old:      " || a.mayBeShutDown(p)) {",
+		new:      ") {",
+		scenario: "shutdown-agent-restart", seeds: "1-100",
+	},
+	{
+		name:     "a static pod that has completed seems to run again",
+		file:     "core/statuswriter/merge.go",
+		old:      "		(object.Spec.RestartPolicy == v1.RestartPolicyAlways ||\n",
+		new:      "		(object.Spec.RestartPolicy != \"\" ||\n",
+		scenario: "mix", seeds: "1-100",
+	},
+	{
 		name:     "a mirror that is marked for deletion is not replaced",
 		file:     "core/mirror/mirror.go",
 		old:      "return static != nil && object.DeletionTimestamp == nil &&",
@@ -2266,8 +2288,8 @@ var mutants = []mutant{
 	{
 		name:     "nothing is removed before pods are evicted",
 		file:     "core/eviction/observe.go",
-		old:      "what != (Reclaim{}) {",
-		new:      "what != (Reclaim{}) && m.UsageFailures < 0 {",
+		old:      "	if what == (Reclaim{}) {\n",
+		new:      "	if what == (Reclaim{}) || m.UsageFailures >= 0 {\n",
 		scenario: "disk-full", seeds: "9-28",
 	},
 	{

@@ -559,17 +559,17 @@ func (a *Attempt) knownOf(candidates []Candidate) []Candidate {
 }
 
 // hastenVictim leaves the victim of a soft threshold no time to end if a hard one is met by the
-// newest observation of a source: the node cannot wait for it. The kubelet waits: it observes
-// nothing before the pod has ended.
+// newest observation of a source: the node cannot wait for it. If a file system is short, and the
+// victim is one of memory or processes, what can be removed is removed first. The kubelet waits: it
+// observes nothing before the pod has ended.
 func (m *Manager) hastenVictim(source int, env *Env) {
-	isHard := func(t Threshold) bool {
-		_, isObserved := m.Observed[t.Signal]
-		return t.Grace == 0 && t.MetForGrace && isObserved && m.sourceOf(t.Signal) == source
-	}
-	if !m.Victim.Soft || !slices.ContainsFunc(m.Thresholds, isHard) {
+	v := m.Victim
+	hard := slices.IndexFunc(m.Thresholds, func(t Threshold) bool {
+		return t.Grace == 0 && m.sourceOf(t.Signal) == source && m.needsVictim(&t)
+	})
+	if !v.Soft || hard < 0 || !v.HoldsDisk && m.reclaimFirst(hard, env) {
 		return
 	}
-	v := m.Victim
 	v.Soft = false
 	if at := env.Effects.Now().Add(immediateGrace + CleanupMax); at.Before(v.Deadline) {
 		v.Deadline = at

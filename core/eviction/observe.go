@@ -199,10 +199,10 @@ func (m *Manager) noteMet(c v1.NodeConditionType, now time.Time) {
 }
 
 // respond does what the newest observation of a source asks for, if a threshold is met for its
-// grace period: it hastens the victim of a soft one, has containers and images removed, or starts
-// the search for a victim. Memory comes before all other resources, and a hard threshold before a
-// soft one. A file system waits while memory is being observed or is short (byEvictionPriority in
-// pkg/kubelet/eviction/helpers.go, by which a kubelet sorts all thresholds).
+// grace period: it has containers and images removed, hastens the victim of a soft threshold, or
+// starts the search for a victim. Memory comes before all other resources, and a hard threshold
+// before a soft one. A file system waits while memory is being observed or is short
+// (byEvictionPriority in pkg/kubelet/eviction/helpers.go, by which a kubelet sorts all thresholds).
 func (m *Manager) respond(source int, env *Env) {
 	if m.Victim != nil {
 		m.hastenVictim(source, env)
@@ -235,23 +235,33 @@ func (m *Manager) respond(source int, env *Env) {
 		}
 		return
 	}
-	t := &m.Thresholds[chosen]
-	if what := m.neededReclaim(t, env.Effects.Now()); what != (Reclaim{}) {
-		if m.ReclaimSince.IsZero() {
-			m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
-			m.RemovedAt = m.ReclaimSince
-			m.reportReclaim(chosen, env)
-			if what.Containers {
-				env.RemoveContainers()
-			}
-		}
+	if m.reclaimFirst(chosen, env) {
 		return
 	}
+	t := &m.Thresholds[chosen]
 	if m.postpone(t.Signal.isForDisk(), env) || m.mayHoldLayers(t) {
 		return
 	}
 	m.Attempt = &Attempt{Threshold: chosen}
 	m.reportReclaim(chosen, env)
+}
+
+// reclaimFirst reports whether containers or images are to be removed before a pod is evicted for a
+// threshold, and has them removed.
+func (m *Manager) reclaimFirst(threshold int, env *Env) bool {
+	what := m.neededReclaim(&m.Thresholds[threshold], env.Effects.Now())
+	if what == (Reclaim{}) {
+		return false
+	}
+	if m.ReclaimSince.IsZero() {
+		m.ReclaimSince, m.Reclaiming = env.Effects.Now(), what
+		m.RemovedAt = m.ReclaimSince
+		m.reportReclaim(threshold, env)
+		if what.Containers {
+			env.RemoveContainers()
+		}
+	}
+	return true
 }
 
 // needsVictim reports whether a threshold is met for its grace period by an observation that was

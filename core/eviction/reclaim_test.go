@@ -44,6 +44,41 @@ func TestMemoryStarvesDuringReclaim(t *testing.T) {
 	}
 }
 
+// While a victim of memory ends, containers and images are removed for a file system before the
+// victim is left a second, and it is left its time if that was enough. A victim of a file system is
+// left a second at once.
+func TestReclaimBeforeAVictimIsHastened(t *testing.T) {
+	begin := func(ofDisk bool) *harness {
+		h := newHarness(t, &kubeletconfig.KubeletConfiguration{
+			EvictionHard: map[string]string{"imagefs.available": "15%"}})
+		h.addPod("a", 0, 0)
+		h.observeDisks(0, 2, 500)
+		h.m.Victim = &Victim{UID: "a", Soft: true, HoldsDisk: ofDisk, Deadline: h.now.Add(time.Hour)}
+		h.observeDisks(period, 2, 100)
+		return h
+	}
+	if h := begin(true); len(h.hastened) != 1 || h.collections != 0 {
+		t.Errorf("a victim of the disk: hastened %q, %d requests to remove", h.hastened, h.collections)
+	}
+	for available, want := range map[int]int{100: 1, 500: 0} { //ordered: each by itself
+		h := begin(false)
+		if h.collections != 1 || len(h.hastened) != 0 {
+			t.Fatalf("hastened %q after %d requests to remove containers", h.hastened, h.collections)
+		}
+		h.observeDisks(period, 2, available)
+		if len(h.hastened) != 0 {
+			t.Errorf("hastened %q while containers are removed", h.hastened)
+		}
+		h.collected, h.reclaimed = true, true
+		h.observeDisks(period, 2, available)
+		h.observeDisks(period, 2, available)
+		if len(h.hastened) != want || h.collections != 1 || h.reclaims != 1 || len(h.evicted) != 0 {
+			t.Errorf("%d MiB left: hastened %q, evicted %q, %d and %d requests to remove", available,
+				h.hastened, h.evicted, h.collections, h.reclaims)
+		}
+	}
+}
+
 // Removals of containers put off an eviction for 260 seconds, however many follow: a tenant
 // determines when its containers are removed.
 func TestRemovalsPutOffAnEvictionForATime(t *testing.T) {

@@ -98,6 +98,26 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 	return merged
 }
 
+// runsAgain reports whether a static pod runs whose mirror says that it has ended, as after a
+// shutdown of the node: the pod of a manifest is the same after each boot. One that is not always
+// restarted may have completed for good until a container of it runs. The API server lets the phase
+// go back, and a container only if it is always restarted. A kubelet writes such a status, too.
+func runsAgain(object *v1.Pod, desired *v1.PodStatus) bool {
+	_, isMirror := object.Annotations[v1.MirrorPodAnnotationKey]
+	return isMirror && IsTerminal(&object.Status) && desired.Phase == v1.PodRunning &&
+		(object.Spec.RestartPolicy == v1.RestartPolicyAlways ||
+			slices.ContainsFunc(desired.ContainerStatuses, func(c v1.ContainerStatus) bool {
+				return c.State.Running != nil
+			}))
+}
+
+// withoutEnd returns a terminal status as that of a pod that runs.
+func withoutEnd(status *v1.PodStatus) *v1.PodStatus {
+	running := *status
+	running.Phase, running.Reason, running.Message = v1.PodRunning, "", ""
+	return &running
+}
+
 // What a status says that is too large to be stored, unless it has a reason of its own.
 const (
 	reasonTooLarge  = "StatusTooLarge"

@@ -237,7 +237,11 @@ func isKeptByFinalizers(pod *v1.Pod) bool {
 
 // merged returns the status to write for a desired one.
 func (e *Entry) merged(desired *v1.PodStatus, effects *op.Effects) *v1.PodStatus {
-	merged := merge(&e.Stored.Spec, &e.Stored.Status, desired)
+	stored := &e.Stored.Status
+	if runsAgain(e.Stored, desired) {
+		stored = withoutEnd(stored)
+	}
+	merged := merge(&e.Stored.Spec, stored, desired)
 	if merged.StartTime == nil && IsTerminal(merged) {
 		// A pod that was rejected has a start time as well (updateStatusInternal in status_manager.go).
 		now := metav1.NewTime(effects.Date().Truncate(time.Second))

@@ -16,15 +16,22 @@ type apiDeletion struct{}
 func (*apiDeletion) describe() Entry {
 	return Entry{"api-deletion", "The agent removes a pod from the API server if it is marked " +
 		"for deletion and in a terminal phase, and nothing of it runs: then within a bound, " +
-		"else never."}
+		"else never. The mirror of a static pod that is desired stays, also if the pod runs again " +
+		"after an end."}
 }
 
 func (*apiDeletion) checkFact(m *model, f *truth.Fact) *finding {
-	if f.Kind != truth.ObjectDeleted || f.Write.Incarnation == 0 || f.Write.Before.Pod == nil ||
-		isMirror(f.Write.Before.Pod) {
+	if f.Write == nil || f.Write.Incarnation == 0 || f.Write.Before.Pod == nil {
 		return nil
 	}
-	object := f.Write.Before.Pod
+	object, after := f.Write.Before.Pod, f.Write.After.Pod
+	switch {
+	case isMirror(object) && object.DeletionTimestamp == nil &&
+		(after == nil || after.DeletionTimestamp != nil):
+		return m.findNeedlessRemovalOfMirror(object)
+	case isMirror(object), after != nil:
+		return nil
+	}
 	name := object.Namespace + "/" + object.Name
 	switch p := m.pods[string(object.UID)]; {
 	case p != nil && p.liveContainers > 0:
@@ -34,6 +41,25 @@ func (*apiDeletion) checkFact(m *model, f *truth.Fact) *finding {
 	case !isTerminalPhase(object.Status.Phase):
 		return findingf("pod %s was removed in phase %s, without having been "+
 			"reported in a terminal phase", name, object.Status.Phase)
+	}
+	return nil
+}
+
+// findNeedlessRemovalOfMirror returns that the mirror of a static pod should have stayed. One is
+// replaced if the API server cannot take the status of the pod: a container of it has ended that is
+// not always restarted.
+func (m *model) findNeedlessRemovalOfMirror(object *v1.Pod) *finding {
+	node := m.objects.node
+	if node == nil || !slices.ContainsFunc(object.OwnerReferences, isOwnedBy(node)) ||
+		object.Spec.RestartPolicy != v1.RestartPolicyAlways {
+		return nil
+	}
+	for _, p := range m.podsOfObject(object) {
+		if p.static && p.spec != nil && p.timesDesired == 1 &&
+			p.spec.Annotations[annotationUID] == mirroredUID(object) {
+			return findingf("the mirror of pod %s was removed, in phase %s, but its manifest is there", p,
+				object.Status.Phase)
+		}
 	}
 	return nil
 }

@@ -4,8 +4,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/sim/truth"
+	api "seedlet.dev/world"
 )
 
 func TestAPIDeletion(t *testing.T) {
@@ -34,5 +37,31 @@ func TestAPIDeletion(t *testing.T) {
 			s.PodNoLongerDesired(s.now, "u1")
 			s.store(0, s.served("u1", v1.PodRunning), nil)
 		}},
+	})
+}
+
+// The mirror of a static pod goes with its manifest, and if its Node or its status cannot stay.
+func TestMirrorStaysWithItsManifest(t *testing.T) {
+	remove := func(policy v1.RestartPolicy, hash, owner string) func(*script) {
+		return func(s *script) {
+			p := spec("u1", policy, "app")
+			p.Annotations = map[string]string{annotationSource: "file", annotationUID: "h1"}
+			s.setDesired(p)
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectCreated, Write: &truth.Write{
+				Resource: api.ResourceNodes, After: api.Object{Node: &v1.Node{
+					ObjectMeta: metav1.ObjectMeta{UID: "node"}}}}})
+			before := s.served("u1", v1.PodFailed)
+			before.UID, before.Annotations = "m1", map[string]string{v1.MirrorPodAnnotationKey: hash}
+			before.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", UID: types.UID(owner)}}
+			after := before.DeepCopy()
+			after.DeletionTimestamp = &metav1.Time{Time: s.now}
+			s.store(1, before, after)
+		}
+	}
+	runCases(t, []testCase{
+		{"its manifest is there", "api-deletion", remove(always, "h1", "node")},
+		{"another version of the manifest", "", remove(always, "h0", "node")},
+		{"another Node", "", remove(always, "h1", "other")},
+		{"its status cannot be replaced", "", remove(never, "h1", "node")},
 	})
 }

@@ -16,7 +16,8 @@ type apiTerminalPhase struct{}
 
 func (*apiTerminalPhase) describe() Entry {
 	return Entry{"api-terminal-phase", "The agent never changes a terminal phase at the API " +
-		"server, nor its reason and message, nor the exit code of a run."}
+		"server, nor its reason and message, nor the exit code of a run; only the mirror of a static " +
+		"pod that runs again is Running again."}
 }
 
 func (*apiTerminalPhase) checkFact(m *model, f *truth.Fact) *finding {
@@ -28,11 +29,26 @@ func (*apiTerminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	before, now := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
 	if !isTerminalPhase(before.Phase) ||
-		now.Phase == before.Phase && now.Reason == before.Reason && now.Message == before.Message {
+		now.Phase == before.Phase && now.Reason == before.Reason && now.Message == before.Message ||
+		now.Phase == v1.PodRunning && now.Reason == "" && now.Message == "" &&
+			m.mayRunAgain(f.Write) {
 		return nil
 	}
 	return findingf("pod %s/%s was reported as %s %s %q, and then as %s %s %q", f.Write.Namespace,
 		f.Write.Name, before.Phase, before.Reason, before.Message, now.Phase, now.Reason, now.Message)
+}
+
+// mayRunAgain reports whether the agent writes to the mirror of a static pod that has ended and is
+// still desired, and not because the machine shuts down now.
+func (m *model) mayRunAgain(write *truth.Write) bool {
+	s := &m.shutdown
+	if s.underWay && !s.missed && !write.SentAt.Before(s.since.Add(transitSlack)) {
+		return false
+	}
+	object := write.After.Pod
+	return isMirror(object) && slices.ContainsFunc(m.podsOfObject(object), func(p *pod) bool {
+		return p.static && p.spec != nil && !p.hasExitedForGood()
+	})
 }
 
 // findChangedExit returns which run is reported with another exit code than before. An exit code

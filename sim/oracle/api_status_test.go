@@ -53,6 +53,40 @@ func TestAPITerminalPhase(t *testing.T) {
 	})
 }
 
+// A static pod that is desired may run again after its end, unless the machine shuts down or its
+// containers have exited for good.
+func TestMirrorRunsAgain(t *testing.T) {
+	runs := func(policy v1.RestartPolicy, tell func(*script)) func(*script) {
+		return func(s *script) {
+			s.model.opts.Shutdown = &Shutdown{Groups: []ShutdownGroup{{Period: 10 * time.Second}}}
+			p := spec("u1", policy, "app")
+			p.Annotations = map[string]string{annotationSource: "file", annotationUID: "u1"}
+			s.setDesired(p)
+			s.start(s.sandbox("u1", 0), "app", 0).exit(0, truth.CauseSelf)
+			tell(s)
+			before, after := s.served("u1", v1.PodFailed), s.served("u1", v1.PodRunning)
+			for _, object := range []*v1.Pod{before, after} {
+				object.UID = "mirror"
+				object.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "u1"}
+			}
+			s.store(1, before, after)
+		}
+	}
+	announce := func(s *script) {
+		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ShutdownAnnounced})
+		s.wait(60)
+	}
+	runCases(t, []testCase{
+		{"is always restarted", "", runs(always, func(*script) {})},
+		{"has completed", "api-terminal-phase", runs(never, func(*script) {})},
+		{"while the machine shuts down", "api-terminal-phase", runs(always, announce)},
+		{"after a shutdown", "", runs(always, func(s *script) {
+			announce(s)
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ShutdownCancelled})
+		})},
+	})
+}
+
 func TestAPITerminalStopped(t *testing.T) {
 	runCases(t, []testCase{
 		{"while it runs", "api-terminal-stopped", func(s *script) {

@@ -467,7 +467,7 @@ func (n *pressureModel) applySample(m *model, now time.Time, asked *askedUsage, 
 		}
 		state.starved = !now.Before(state.metSince.Add(t.Grace))
 		if state.starved && t.Grace == 0 {
-			n.hastenVictims(m, now)
+			n.hastenVictims(m, state.source, now)
 		}
 		c := t.condition()
 		_, isTrue := n.trueSince[c]
@@ -518,8 +518,9 @@ func (m *model) knowsDisks() bool {
 }
 
 // hastenVictims is called when a hard threshold is met: a victim that has the time of a soft one,
-// also one of an earlier agent, may be killed.
-func (n *pressureModel) hastenVictims(m *model, now time.Time) {
+// also one of an earlier agent, may be killed. For a file system, containers and images are
+// removed before a victim of something else is.
+func (n *pressureModel) hastenVictims(m *model, source string, now time.Time) {
 	for _, p := range m.podsInOrder {
 		if !p.pressureEvictedAt.IsZero() {
 			p.minGrace = min(p.minGrace, evictionGrace)
@@ -529,7 +530,10 @@ func (n *pressureModel) hastenVictims(m *model, now time.Time) {
 		return
 	}
 	n.victimIsSoft, n.victimHardSince = false, now
-	if at := now.Add(evictionGrace + victimEndBound); at.Before(n.victimDeadline) {
+	if source != fromNode && !isForDisk(n.victim.pressureMessage) {
+		n.victimHardSince = now.Add(reclaimBound)
+	}
+	if at := n.victimHardSince.Add(evictionGrace + victimEndBound); at.Before(n.victimDeadline) {
 		n.victimDeadline = at
 	}
 }
