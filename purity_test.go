@@ -18,7 +18,8 @@ import (
 // import rules forbid (os, sync, context, ...) need no rule here.
 var purity = &analysis.Analyzer{
 	Name: "purity",
-	Doc:  "reports goroutines, clocks, global randomness, output, globals and unordered maps",
+	Doc: "reports goroutines, clocks, global randomness, output, globals, unordered maps and " +
+		"products of floats that may not be rounded",
 	Run: func(pass *analysis.Pass) (any, error) {
 		for _, file := range pass.Files {
 			p := purityChecker{pass: pass, file: file, markers: findOrderMarkers(pass.Fset, file)}
@@ -92,6 +93,8 @@ func (p *purityChecker) visit(n ast.Node) bool {
 		p.checkSelector(n)
 	case *ast.CallExpr:
 		p.checkCall(n)
+	case *ast.BinaryExpr:
+		p.checkProduct(n)
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE {
 			for _, left := range n.Lhs {
@@ -152,6 +155,34 @@ func (p *purityChecker) checkSelector(n *ast.SelectorExpr) {
 			p.report(n, "maps."+name+" outside slices.Sorted")
 		}
 	}
+}
+
+// checkProduct reports a product of floating-point numbers that some processors may add to another
+// number without rounding it before, also in another statement ("Floating-point operators" in the
+// specification of Go): its value is neither converted, multiplied, divided nor compared at once.
+func (p *purityChecker) checkProduct(n *ast.BinaryExpr) {
+	basic, isBasic := p.pass.TypesInfo.TypeOf(n).Underlying().(*types.Basic)
+	if n.Op != token.MUL || !isBasic || basic.Info()&types.IsFloat == 0 ||
+		p.pass.TypesInfo.Types[n].Value != nil {
+		return
+	}
+	path, _ := astutil.PathEnclosingInterval(p.file, n.Pos(), n.End())
+	at := slices.Index(path, ast.Node(n)) + 1
+	for _, isParenthesis := path[at].(*ast.ParenExpr); isParenthesis; {
+		at++
+		_, isParenthesis = path[at].(*ast.ParenExpr)
+	}
+	switch parent := path[at].(type) {
+	case *ast.CallExpr:
+		if p.pass.TypesInfo.Types[parent.Fun].IsType() {
+			return
+		}
+	case *ast.BinaryExpr:
+		if parent.Op != token.ADD && parent.Op != token.SUB {
+			return
+		}
+	}
+	p.report(n, "product of floats that is not converted: some processors would not round it")
 }
 
 // isSorted reports whether the call of a function is itself the argument of slices.Sorted….

@@ -89,7 +89,8 @@ func (p *Pod) throttledFrom(request, limit int64) int64 {
 	}
 	policy := &p.Node.Cgroups.Policy
 	page := max(policy.PageBytes, 1)
-	above := (float64(limit) - float64(request)) * policy.ThrottlingFactor
+	// Rounded by itself, so that all processors choose the same.
+	above := float64((float64(limit) - float64(request)) * policy.ThrottlingFactor)
 	high := int64(float64(request)+above) / page * page
 	if limit <= 0 || high <= request {
 		return unlimited

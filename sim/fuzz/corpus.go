@@ -188,7 +188,7 @@ func drawIndex[T any](r *rand.Rand, list []T, weight func(T) float64) int {
 	for _, one := range list {
 		sum += weight(one)
 	}
-	left := r.Float64() * sum
+	left := float64(r.Float64() * sum)
 	for i, one := range list {
 		if left -= weight(one); left < 0 {
 			return i

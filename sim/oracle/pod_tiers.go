@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -242,9 +241,10 @@ func (t *Tiers) containerFiles(p *pod, spec *v1.Pod, c *v1.Container) string {
 		if most == 0 {
 			most = t.UnreservedMemory
 		}
-		high := math.Floor((float64(request)+float64(most-request)*t.ThrottlingFactor)/4096) * 4096
-		if request != limit && int64(high) > request {
-			files = append(files, fmt.Sprintf("memory.high %d", int64(high)))
+		above := float64(float64(most-request) * t.ThrottlingFactor)
+		high := int64((float64(request)+above)/4096) * 4096
+		if request != limit && high > request {
+			files = append(files, fmt.Sprintf("memory.high %d", high))
 		} else {
 			files = append(files, "memory.high max")
 		}

@@ -72,6 +72,18 @@ func orders(m map[string]int) {
 	_ = reflect.ValueOf(m).MapKeys()   // want "impure: reflect.MapKeys walks a map"
 }
 
+func products(x, y, z float64) {
+	_ = x*y + z           // want "impure: product of floats"
+	_ = z - (x * y)       // want "impure: product of floats"
+	t := x * y            // want "impure: product of floats"
+	z += x * y            // want "impure: product of floats"
+	_ = max(x*y, z)       // want "impure: product of floats"
+	_ = t + float64(x*y)  // rounded
+	_ = int((x * y)) + 1  // likewise
+	_ = x*y/z*t > 1       // nothing is added
+	_ = int(x)*int(y) + 1 // whole numbers
+}
+
 func globals() {
 	total = 1           // want "impure: assignment to the global total"
 	total++             // want "impure: assignment to the global total"
