@@ -70,7 +70,10 @@ type Verdict struct {
 	Restarts     int           // of containers
 	Marks        marks.Set     // that the run has reached
 	Virtual      time.Duration // the length of the run in virtual time
-	State        []byte        // with Options.Until: the snapshot after that event
+	// SettledAfter is how long after the end of all faults everything was right, and stayed so; zero
+	// if the run ended before.
+	SettledAfter time.Duration
+	State        []byte // with Options.Until: the snapshot after that event
 }
 
 // Failure is the first violation in a run.
@@ -121,10 +124,11 @@ type run struct {
 	effectsSecond   time.Time // the virtual second in which effectsInSecond were issued
 	effectsInSecond int
 
-	healed  bool
-	failure *Failure
-	stopped bool   // by Options.Until
-	state   []byte // the snapshot then
+	healed       bool
+	settledAfter time.Duration // see Verdict
+	failure      *Failure
+	stopped      bool   // by Options.Until
+	state        []byte // the snapshot then
 
 	manifests   manifests
 	controllers controllers
@@ -154,7 +158,7 @@ func (r *run) execute() *Verdict {
 	return &Verdict{
 		Failure: r.failure, Hash: r.hash.Sum(), Events: r.events, Effects: r.effects,
 		Incarnations: r.incarnations, Restarts: r.restarts, Marks: r.marks.Reached(),
-		Virtual: r.agenda.Now().Sub(plan.Start), State: r.state,
+		Virtual: r.agenda.Now().Sub(plan.Start), SettledAfter: r.settledAfter, State: r.state,
 	}
 }
 

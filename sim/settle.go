@@ -44,6 +44,7 @@ const unsettledMax = time.Minute
 // settled at the bound, nor were shortly before.
 func (r *run) settle(bound time.Time) {
 	quiet := cmp.Or(time.Duration(r.plan.Quiet), plan.QuietDefault)
+	healedAt := r.agenda.Now()
 	var settledSince, lastSettled time.Time
 	for !r.isDone() {
 		now := r.agenda.Now()
@@ -61,6 +62,7 @@ func (r *run) settle(bound time.Time) {
 		case settledSince.IsZero():
 			settledSince = now
 		case now.Sub(settledSince) >= quiet:
+			r.settledAfter = settledSince.Sub(healedAt)
 			return
 		}
 		if now.After(bound) && (settled || now.Sub(lastSettled) > unsettledMax) {

@@ -77,12 +77,17 @@ func TestRunJSON(t *testing.T) {
 			t.Fatalf("not one JSON object: %v", err)
 		}
 		for _, name := range []string{"scenario", "seeds", "failures", "virtualSeconds",
-			"wallSeconds", "events", "hash"} {
+			"wallSeconds", "events", "hash", "settled"} {
 			if fields[name] == nil {
 				t.Errorf("no field %s in %s", name, out)
 			}
 		}
 		hashes = append(hashes, fields["hash"].(string))
+		settled := fields["settled"].(map[string]any)
+		if half, most := settled["medianSeconds"].(float64), settled["mostSeconds"].(float64); half <= 0 ||
+			most < half || most > 600 || settled["slowest"] == nil {
+			t.Errorf("settled: %v", settled)
+		}
 	}
 	if hashes[0] != hashes[1] {
 		t.Errorf("the hash depends on the number of jobs: %v", hashes)

@@ -30,6 +30,15 @@ type report struct {
 	WallSeconds    float64   `json:"wallSeconds"`
 	Events         uint64    `json:"events"`
 	Hash           string    `json:"hash"` // of all runs, in the order of scenarios and seeds
+	Settled        settled   `json:"settled"`
+}
+
+// settled is how long after the end of all faults everything was right in the runs that held, in
+// seconds.
+type settled struct {
+	Median  float64 `json:"medianSeconds"`
+	Most    float64 `json:"mostSeconds"`
+	Slowest string  `json:"slowest,omitempty"` // the run with the most
 }
 
 type failure struct {
@@ -178,6 +187,7 @@ func (t *task) failed() bool { return t.err != nil || t.verdict != nil && t.verd
 
 func (rep *report) collect(tasks []*task) error {
 	hash := xxhash.New()
+	var times []float64
 	for _, t := range tasks {
 		if t.err != nil {
 			return t.err
@@ -186,6 +196,11 @@ func (rep *report) collect(tasks []*task) error {
 		rep.VirtualSeconds += v.Virtual.Seconds()
 		rep.Events += v.Events
 		hash.Write(binary.LittleEndian.AppendUint64(nil, v.Hash))
+		if took := v.SettledAfter.Seconds(); v.Failure == nil {
+			if times = append(times, took); took > rep.Settled.Most {
+				rep.Settled.Most, rep.Settled.Slowest = took, t.String()
+			}
+		}
 		if v.Failure != nil {
 			rep.Failures = append(rep.Failures, failure{
 				Scenario: t.scenario.Metadata.Name, Seed: t.seed, Oracle: v.Failure.Oracle,
@@ -193,6 +208,9 @@ func (rep *report) collect(tasks []*task) error {
 				Run: t.String(), Replay: t.replayCommand(),
 			})
 		}
+	}
+	if slices.Sort(times); len(times) > 0 {
+		rep.Settled.Median = times[len(times)/2]
 	}
 	rep.Hash = fmt.Sprintf("%016x", hash.Sum64())
 	return nil
@@ -209,6 +227,10 @@ func (rep *report) print(w io.Writer, asJSON bool) error {
 		for _, f := range rep.Failures {
 			fmt.Fprintf(w, "FAIL %s at %.3fs: %s: %s\n     %s\n", f.Run, f.VirtualTime, f.Oracle,
 				f.Message, f.Replay)
+		}
+		if s := &rep.Settled; s.Slowest != "" {
+			fmt.Fprintf(w, "after the faults all was right within %.0f s in half of the runs, and within "+
+				"%.0f s in all (%s)\n", s.Median, s.Most, s.Slowest)
 		}
 		fmt.Fprintf(w, "%s: %d failures, %.0f virtual seconds in %.1f s (%.0f per "+
 			"second), %d events, hash of all runs %s\n", rep.What, len(rep.Failures),
