@@ -83,7 +83,8 @@ func (s *Store) knowsRoundAccount(i *Image, effects *op.Effects) bool {
 	if i.Account == nil {
 		return true
 	}
-	isNew, since := i.Round.Step == 0 && i.Credential == 0, i.PullNeededSince
+	isNew, since := i.Round.Step == 0 && i.Credential == 0,
+		timer.Later(i.PullNeededSince, i.StatusNeededSince)
 	if isNew {
 		since = timer.Later(since, i.PullNotBefore)
 	}

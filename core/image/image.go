@@ -429,6 +429,7 @@ func (s *Store) plan(name string, env *Env) time.Time {
 	case env.IsRemoving != nil && env.IsRemoving(img.Ref):
 		// An answer from before the end of the removal would be wrong after it. The image is planned
 		// when the removal completes.
+		s.PullQueue.remove(name)
 		return time.Time{}
 	}
 	wake := s.planStatus(img, env.Effects)
@@ -469,23 +470,12 @@ func (s *Store) planStatus(i *Image, effects *op.Effects) time.Time {
 	return time.Time{}
 }
 
-// planPull issues a pull if a waiter needs one.
+// planPull issues a pull if a waiter needs one. An image that cannot be pulled yet for a reason of
+// its own waits in no queue: those behind it would wait for the same.
 func (s *Store) planPull(i *Image, env *Env) time.Time {
 	effects := env.Effects
-	switch {
-	case i.PullOp != 0:
+	if ready, until := s.isReadyToPull(i, effects); !ready {
 		s.PullQueue.remove(i.Name)
-		return time.Time{}
-	case i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
-		s.PullQueue.remove(i.Name)
-		s.Records.End(i.Ref, i.Name)
-		return time.Time{}
-	case effects.Now().Before(i.PullNotBefore):
-		return i.PullNotBefore
-	case !s.askForNodeCredentials(i, effects):
-		return time.Time{}
-	}
-	if ready, until := s.Records.Begin(i.Ref, i.Name, effects.Now()); !ready {
 		return until
 	}
 	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
@@ -501,6 +491,23 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 			Image: &runtimeapi.ImageSpec{Image: i.Ref, Annotations: sandbox.GetAnnotations()},
 			Auth:  i.authConfig(), SandboxConfig: sandbox})
 	return i.PullIssued.Add(pullCheckPeriod)
+}
+
+// isReadyToPull reports whether a waiter needs a pull that could start but for other pulls, or when
+// to look again.
+func (s *Store) isReadyToPull(i *Image, effects *op.Effects) (bool, time.Time) {
+	switch {
+	case i.PullOp != 0:
+		return false, time.Time{}
+	case i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
+		s.Records.End(i.Ref, i.Name)
+		return false, time.Time{}
+	case effects.Now().Before(i.PullNotBefore):
+		return false, i.PullNotBefore
+	case !s.askForNodeCredentials(i, effects):
+		return false, time.Time{}
+	}
+	return s.Records.Begin(i.Ref, i.Name, effects.Now())
 }
 
 // timeout returns that of the pull in flight, or of the next one.

@@ -11,6 +11,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"pgregory.net/rapid"
 
+	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -213,5 +214,42 @@ func TestRepeatedPullsDoNotStarveOthers(t *testing.T) {
 	}
 	if q.first() == "b2" {
 		t.Error("the second image of b still waits after five other pulls")
+	}
+}
+
+// An image that cannot be pulled yet for a reason of its own delays no other.
+func TestImageThatIsNotReadyDelaysNoOther(t *testing.T) {
+	for name, block := range map[string]func(*Image, *Env){ //ordered: each by itself
+		"it backs off":  func(i *Image, _ *Env) { i.PullNotBefore = t0.Add(time.Hour) },
+		"it is removed": func(_ *Image, env *Env) { env.IsRemoving = func(ref string) bool { return ref == "y" } },
+		"its account is read": func(i *Image, _ *Env) {
+			i.Account, i.AccountOp = &credentials.Account{Namespace: "ns", Name: "robot"}, 1
+		},
+	} {
+		var s Store
+		var table op.Table
+		var out op.Effects
+		s.Limits = Limits{ParallelMax: 1}
+		env := &Env{Effects: &out, Enqueue: func(timer.Key) {}}
+		pulled := func(ref string) (started bool) {
+			out.Reset(&table, t0)
+			s.Plan(ref, env)
+			for _, e := range out.List() {
+				_, isPull := e.Body.(*runtimeapi.PullImageRequest)
+				started = started || isPull
+			}
+			return started
+		}
+		for _, ref := range []string{"x", "y", "z"} {
+			s.Require("pod-"+ref, Request{Ref: ref}, v1.PullAlways, t0)
+			if pulled(ref) != (ref == "x") {
+				t.Fatalf("%s: the pull of %s", name, ref)
+			}
+		}
+		s.PullQueue.InFlight = 0
+		block(s.Images["y"], env)
+		if pulled("y") || !pulled("z") {
+			t.Errorf("%s: the image behind it is not pulled", name)
+		}
 	}
 }
