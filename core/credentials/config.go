@@ -176,15 +176,24 @@ func validate(providers []providerconfig.CredentialProvider, before []Provider,
 	return errs
 }
 
+// portOf returns the port of a host, which may be an IPv6 address in brackets.
+func portOf(host string) string {
+	_, port, _ := strings.Cut(host[strings.LastIndex(host, "]")+1:], ":")
+	return port
+}
+
+func isPort(text string) bool { return strings.Trim(text, "0123456789") == "" }
+
 func validateRest(at *field.Path, p *providerconfig.CredentialProvider) field.ErrorList {
 	var errs field.ErrorList
 	if len(p.MatchImages) == 0 {
 		errs = append(errs, field.Required(at.Child("matchImages"), "a plugin is for some images"))
 	}
 	for i, pattern := range p.MatchImages {
-		if host, _, _ := strings.Cut(pattern, "/"); host == "" || strings.ContainsAny(pattern, " ?#@") {
+		host, _, _ := strings.Cut(pattern, "/")
+		if host == "" || strings.ContainsAny(pattern, " ?#@") || !isPort(portOf(host)) {
 			errs = append(errs, field.Invalid(at.Child("matchImages").Index(i), pattern,
-				"must be HOST[:PORT][/PATH], where the host may have wildcards"))
+				"must be HOST[:PORT][/PATH], where the host may have wildcards, and the port none"))
 		}
 	}
 	switch d := p.DefaultCacheDuration; {

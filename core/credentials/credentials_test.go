@@ -226,6 +226,8 @@ func TestParseConfigNamesTheField(t *testing.T) {
 			`Invalid value: "-1s": must not be negative`,
 		strings.Replace(pluginConfig, `"*.dkr.example"`, `"/x"`, 1): "/0.yaml: " +
 			`providers[0].matchImages[0]: Invalid value: "/x"`,
+		strings.Replace(pluginConfig, `"*.dkr.example"`, `"[::1]:5000", "x.io:*"`, 1): "/0.yaml: " +
+			`providers[0].matchImages[1]: Invalid value: "x.io:*"`,
 	} {
 		_, err := ParseConfig([]File{{"/0.yaml", []byte(text)}})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

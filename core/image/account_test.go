@@ -240,7 +240,7 @@ func TestPodsOfServiceAccountShareAPull(t *testing.T) {
 // A pod that joins an attempt may have another service account of the same name: nothing is pulled
 // for it with the token of the one before.
 func TestServiceAccountIsReadAgainForPodsThatJoin(t *testing.T) {
-	for _, policy := range []v1.PullPolicy{v1.PullAlways, v1.PullIfNotPresent} { // of the pod that joins
+	for _, policy := range []v1.PullPolicy{v1.PullAlways, v1.PullIfNotPresent} {
 		r := newAccountHarness(t)
 		r.now = r.now.Add(time.Minute)
 		request, joined := withAccount("robot"), false

@@ -220,8 +220,10 @@ func TestRepeatedPullsDoNotStarveOthers(t *testing.T) {
 // An image that cannot be pulled yet for a reason of its own delays no other.
 func TestImageThatIsNotReadyDelaysNoOther(t *testing.T) {
 	for name, block := range map[string]func(*Image, *Env){ //ordered: each by itself
-		"it backs off":  func(i *Image, _ *Env) { i.PullNotBefore = t0.Add(time.Hour) },
-		"it is removed": func(_ *Image, env *Env) { env.IsRemoving = func(ref string) bool { return ref == "y" } },
+		"it backs off": func(i *Image, _ *Env) { i.PullNotBefore = t0.Add(time.Hour) },
+		"it is removed": func(_ *Image, env *Env) {
+			env.IsRemoving = func(ref string) bool { return ref == "y" }
+		},
 		"its account is read": func(i *Image, _ *Env) {
 			i.Account, i.AccountOp = &credentials.Account{Namespace: "ns", Name: "robot"}, 1
 		},

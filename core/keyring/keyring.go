@@ -97,7 +97,7 @@ func (k *Keyring) index() (wildcardBytes int) {
 		if registry == defaultRegistry {
 			k.hub = append(k.hub, i)
 		}
-		if strings.ContainsAny(host, `*?[\`) {
+		if name, _ := splitPort(host); strings.ContainsAny(name, `*?[\`) {
 			k.wildcards = append(k.wildcards, i)
 			wildcardBytes += len(host)
 		} else {
@@ -171,6 +171,15 @@ func (k *Keyring) lookup(image string) (Found, error) {
 // Matches reports whether the entry for a registry, with or without a scheme, is for an image.
 func Matches(registry, image string) bool { return matches(normalizeRegistry(registry), image) }
 
+// splitPort splits the port from a host, which may be an IPv6 address in brackets.
+func splitPort(host string) (name, port string) {
+	if address, rest, isClosed := strings.Cut(host, "]"); isClosed && strings.HasPrefix(host, "[") {
+		return address[1:], strings.TrimPrefix(rest, ":")
+	}
+	name, port, _ = strings.Cut(host, ":")
+	return name, port
+}
+
 // matches reports whether the entry for a registry is for an image.
 func matches(registry, image string) bool {
 	host, pathPrefix, _ := strings.Cut(registry, "/")
@@ -178,8 +187,8 @@ func matches(registry, image string) bool {
 	if !strings.HasPrefix(imagePath, pathPrefix) {
 		return false
 	}
-	host, port, _ := strings.Cut(host, ":")
-	imageHost, imagePort, _ := strings.Cut(imageHost, ":")
+	host, port := splitPort(host)
+	imageHost, imagePort := splitPort(imageHost)
 	if port != imagePort || strings.Count(host, ".") != strings.Count(imageHost, ".") {
 		return false
 	}

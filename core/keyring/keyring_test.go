@@ -58,6 +58,8 @@ func TestLookup(t *testing.T) {
 			"https://quay.io/v1/a http://quay.io/v2/"},
 		{"quay.io/a", "quay.io:443", ""},
 		{"local:5000/a", "local:5000 local", "local:5000"},
+		{"[::1]:5000/a", "[::1]:5000 [::1] [::2]:5000", "[::1]:5000"},
+		{"[fd00::1]/a/b", "[fd00::1]/a [fd00::*] [fd00::1]:5000", "[fd00::1]/a [fd00::*]"},
 		{"x.azurecr.io/a", "*.azurecr.io *.io azurecr.io", "*.azurecr.io"},
 		{"a.b.azurecr.io/a", "*.azurecr.io *.*.azurecr.io", "*.*.azurecr.io"},
 		{"a1.io/x", "a[ a?.io", "a?.io"},

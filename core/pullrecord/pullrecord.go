@@ -171,7 +171,7 @@ func (s *Store) Access(ref, id string, names []string, sources []keyring.Source)
 				secret.CredentialHash == source.CredentialHash
 			if c := (Confirmation{ref, id, source}); sameSecret || sameContent {
 				if !(sameSecret && sameContent) && !slices.Contains(s.Confirmed, c) &&
-					len(good.KubernetesSecrets) < credentialsMax/2 {
+					len(good.KubernetesSecrets) < credentialsMax {
 					s.Confirmed, s.Changed = append(s.Confirmed, c), true
 				}
 				return Recorded

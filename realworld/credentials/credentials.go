@@ -86,11 +86,18 @@ func execute(ctx context.Context, m *world.GetCredentials, most time.Duration) (
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = waitDelay
 	err := cmd.Run()
+	if cmd.ProcessState != nil {
+		_ = cmd.Cancel() // what it has started may not stay, also if it has ended by itself
+		if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
+			err = nil // it has answered, and what it has started held its output
+		}
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, world.Errorf(world.KindNotFound, world.CallName(m), "%v", err)
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, world.Errorf(world.KindTimeout, world.CallName(m), "killed after %v: %v", most, err)
+		return nil, world.Errorf(world.KindTimeout, world.CallName(m), "killed after %v: %v: %s", most,
+			err, strings.TrimSpace(problems.text.String()))
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.text.String()))
 	case output.isCut:

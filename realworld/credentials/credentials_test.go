@@ -73,11 +73,12 @@ func TestPluginFailures(t *testing.T) {
 	}
 }
 
-// A plugin is killed at its deadline, with the processes that it has started.
+// A plugin is killed at its deadline, with the processes that it has started. What it has written
+// until then is in the error.
 func TestPluginIsKilled(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	ev := do(t, &world.GetCredentials{
-		Program: plugin(t, "sleep 1000 & echo $! > "+pid+"; wait")}, time.Second)
+		Program: plugin(t, "echo waiting >&2; sleep 1000 & echo $! > "+pid+"; wait")}, time.Second)
 	if !ev.Err.Has(world.KindTimeout) {
 		t.Errorf("%v", ev.Err)
 	}
@@ -85,11 +86,30 @@ func TestPluginIsKilled(t *testing.T) {
 	if err != nil {
 		t.Skip("the plugin had no time to start") // on a busy machine
 	}
-	process := "/proc/" + strings.TrimSpace(string(text)) + "/stat"
+	if !strings.Contains(ev.Err.Message, "waiting") {
+		t.Errorf("%v", ev.Err)
+	}
+	expectEnd(t, string(text))
+}
+
+// What a plugin has started ends with it, and does not hold its answer.
+func TestPluginLeavesNothing(t *testing.T) {
+	ev := do(t, &world.GetCredentials{Program: plugin(t, "sleep 1000 & echo $!")}, porttest.Patience)
+	got, ok := ev.Body.(*world.CredentialsGot)
+	if !ok {
+		t.Fatal(ev.Err)
+	}
+	expectEnd(t, string(got.Output))
+}
+
+// expectEnd waits for the end of the process with a PID.
+func expectEnd(t *testing.T, pid string) {
+	t.Helper()
+	process := "/proc/" + strings.TrimSpace(pid) + "/stat"
 	for end := time.Now().Add(porttest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		stat, err := os.ReadFile(process)
 		if err != nil || strings.Contains(string(stat), ") Z ") {
-			break // gone, or not yet reaped by init
+			return // gone, or not yet reaped by init
 		}
 		if time.Now().After(end) {
 			t.Fatal("a process of the plugin still runs")
