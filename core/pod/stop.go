@@ -5,6 +5,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/core/timer"
 )
 
 // Stop holds the facts about the stop of one running container: its preStop hook, then TERM, and
@@ -90,7 +92,9 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 	now := env.Effects.Now()
 	if s := c.Stop; grace < s.Grace {
 		s.Grace = grace
-		c.shortenStop(max(s.StartedAt.Add(grace).Sub(now), killAfterMin), true, env)
+		// A stop that began before the end of the pod, as for a lost sandbox, has the whole of the pod's.
+		since := timer.Later(s.StartedAt, p.Termination.Since)
+		c.shortenStop(max(since.Add(grace).Sub(now), killAfterMin), true, env)
 	}
 	if hastened := p.Termination.Hastened; hastened > 0 {
 		// A request whose time has passed may be lost. One that has time left ends the container sooner.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
 )
@@ -24,10 +25,14 @@ func (*restartCount) checkFact(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	p := m.pods[f.PodUID]
-	if p == nil || p.histories[f.Container] == nil || p.countLost {
+	if p == nil {
 		return nil
 	}
+	isLate := m.isLateCreate(createKey{p.uid, f.Container, f.Attempt}, f.Time)
 	h := p.histories[f.Container]
+	if isLate || h == nil || p.countLost {
+		return nil
+	}
 	if int64(f.Attempt) <= h.maxAttempt {
 		return findingf("container %s (%.12s) of pod %s was created as "+
 			"attempt %d, but attempt %d was already used", f.Container, f.ContainerID, p, f.Attempt,
@@ -41,6 +46,54 @@ func (*restartCount) checkFact(m *model, f *truth.Fact) *finding {
 	return findingf("container %s (%.12s) of pod %s was created with "+
 		"restart count %d, after a run with %d", f.Container, f.ContainerID, p, count,
 		h.last.restartCount)
+}
+
+// createKey identifies a run of a container by what the agent asks for.
+type createKey struct {
+	uid, container string
+	attempt        uint32
+}
+
+// creates are the requests to create a run, and the runs that were created for them.
+type creates struct{ sentAt, createdAt []time.Time }
+
+// noteCreate records that the agent asks for a run.
+func (m *model) noteCreate(now time.Time, request any) {
+	if r, isCreate := request.(*runtimeapi.CreateContainerRequest); isCreate {
+		of := r.GetConfig().GetMetadata()
+		c := m.createsOf(createKey{r.GetSandboxConfig().GetMetadata().GetUid(), of.GetName(),
+			of.GetAttempt()})
+		c.sentAt = append(c.sentAt, now)
+	}
+}
+
+func (m *model) createsOf(key createKey) *creates {
+	if m.creates == nil {
+		m.creates = map[createKey]*creates{}
+	}
+	if m.creates[key] == nil {
+		m.creates[key] = &creates{}
+	}
+	return m.creates[key]
+}
+
+// isLateCreate reports whether a run that is created may be the effect of a request of an earlier
+// agent: one of those had no effect while that agent lived, and a fault delays it.
+func (m *model) isLateCreate(key createKey, now time.Time) bool {
+	c := m.createsOf(key)
+	before := func(at time.Time) bool { return at.Before(m.agentStartedAt) }
+	sent, created := countOf(c.sentAt, before), countOf(c.createdAt, before)
+	c.createdAt = append(c.createdAt, now)
+	return sent > created && m.anyFaultPossible(c.sentAt[0], now, "CreateContainer")
+}
+
+func countOf(times []time.Time, counts func(time.Time) bool) (n int) {
+	for _, at := range times {
+		if counts(at) {
+			n++
+		}
+	}
+	return n
 }
 
 func (*restartCount) checkServed(m *model, _ time.Time, pods []*v1.Pod) *finding {

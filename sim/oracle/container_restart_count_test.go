@@ -2,8 +2,10 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
 )
@@ -22,6 +24,8 @@ func TestRestartCount(t *testing.T) {
 			r.change(truth.ContainerRemoved, "")
 			s.create("u1-s0", "app", 0)
 		}},
+		{"an earlier agent's request takes effect late", "", lateCreate(false)},
+		{"an earlier agent has used the attempt", "restart-count", lateCreate(true)},
 		{"an attempt that was never started", "", func(s *script) {
 			s.setDesired(spec("u1", always, "app"))
 			s.create(s.sandbox("u1", 0), "app", 0).change(truth.ContainerRemoved, "")
@@ -104,4 +108,36 @@ func TestRestartCountAfterManualRemoval(t *testing.T) {
 			s.start(s.sandbox("u1", 0), "app", 0)
 		}},
 	})
+}
+
+// lateCreate has two agents ask for attempt 0 while requests may be delayed, and attempt 0 be
+// created twice, in the life of the second one or of both.
+func lateCreate(inFirstLife bool) func(*script) {
+	return func(s *script) {
+		s.model.opts.FaultPossible = func(string, time.Time, time.Time) bool { return true }
+		ask := func() {
+			s.Called(s.now, &runtimeapi.CreateContainerRequest{PodSandboxId: "u1-s0",
+				Config: &runtimeapi.ContainerConfig{
+					Metadata: &runtimeapi.ContainerMetadata{Name: "app"}},
+				SandboxConfig: &runtimeapi.PodSandboxConfig{
+					Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}}})
+		}
+		s.setDesired(spec("u1", always, "app"))
+		s.sandbox("u1", 0)
+		run := func() {
+			r := s.start("u1-s0", "app", 0)
+			r.exit(1, truth.CauseSelf)
+			r.change(truth.ContainerRemoved, "")
+		}
+		if ask(); inFirstLife {
+			run()
+		}
+		s.wait(1)
+		s.AgentStarted(s.now)
+		s.wait(1)
+		if ask(); !inFirstLife {
+			run()
+		}
+		s.create("u1-s0", "app", 0)
+	}
 }

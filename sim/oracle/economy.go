@@ -29,6 +29,7 @@ type economy struct {
 	// because it had to.
 	writtenAt        map[string]time.Time
 	sandboxChangedAt map[string]time.Time // by UID of the pod
+	sandboxLostAt    map[string]time.Time // by UID of the pod
 	repeatedFor      map[string]time.Time // by cgroup: the change for which it was written again
 }
 
@@ -76,9 +77,12 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 		clear(o.writtenAt)
 	case truth.SandboxCreated, truth.SandboxStopped, truth.SandboxRemoved:
 		if o.sandboxChangedAt == nil {
-			o.sandboxChangedAt = map[string]time.Time{}
+			o.sandboxChangedAt, o.sandboxLostAt = map[string]time.Time{}, map[string]time.Time{}
 		}
 		o.sandboxChangedAt[f.PodUID] = f.Time
+		if f.Kind != truth.SandboxCreated {
+			o.sandboxLostAt[f.PodUID] = f.Time
+		}
 	case truth.WroteNothing:
 		switch {
 		case o.mustBeRepeated(m, f.Path), o.mayBeUnknown(m, f.Path):
@@ -124,7 +128,8 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 		if !isOfPod || changed.IsZero() || changed.Equal(o.repeatedFor[path]) {
 			continue
 		}
-		if changed.After(written) || // or noticed late
+		isLostBefore := o.sandboxLostAt[p.uid].Add(lossNoticeBound).After(written) // and noticed after
+		if changed.After(written) || isLostBefore ||
 			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers", "ContainerStatus") {
 			if o.repeatedFor == nil {
 				o.repeatedFor = map[string]time.Time{}
@@ -135,6 +140,10 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 	}
 	return false
 }
+
+// lossNoticeBound is how long the agent may not know that a sandbox was lost, without a fault: until
+// the next list.
+const lossNoticeBound = 3 * time.Second
 
 func (o *economy) note(path string, now time.Time) {
 	if o.writtenAt == nil {
@@ -154,6 +163,7 @@ func (s *Set) Called(now time.Time, request any) {
 		return
 	}
 	m.objects.noteStatusWrite(now, request)
+	m.noteCreate(now, request)
 	if f := m.checkConditions(now, request); f != nil {
 		s.report(&nodePressure{}, f, now)
 	}

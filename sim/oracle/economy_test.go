@@ -128,6 +128,15 @@ func TestEconomy(t *testing.T) {
 			s.AgentStarted(s.now)
 			wrote(s, cgroup)
 		}},
+		{"limits written when the sandbox was lost already", "", func(s *script) {
+			settled(s)
+			s.changeSandbox(truth.SandboxStopped, "u1-s0")
+			s.wait(1)
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: cgroup,
+				Limits: truth.Limits{CPUShares: 4}})
+			s.wait(20)
+			wrote(s, cgroup)
+		}},
 		{"limits written for the next sandbox", "", func(s *script) {
 			settled(s)
 			s.changeSandbox(truth.SandboxStopped, "u1-s0")

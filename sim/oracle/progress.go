@@ -132,11 +132,28 @@ func (p *pod) runtimeProblem(now time.Time) string {
 		return p.rejectionProblem()
 	}
 	problem := p.sandboxProblem(now)
-	if problem != "" && p.needsToWait() {
+	if problem != "" && (p.needsToWait() || p.liveContainers == 0 && p.model.isFullForGood()) {
 		return ""
 	}
 	return problem
 }
+
+// isFullForGood reports whether a file system is full that no threshold is set for: nothing is
+// removed from it, and nothing starts.
+func (m *model) isFullForGood() bool {
+	if m.opts.Filesystem == nil {
+		return false
+	}
+	return slices.ContainsFunc([]string{fromNodefs, fromImagefs}, func(source string) bool {
+		isSet := slices.ContainsFunc(m.opts.Pressure.Thresholds, func(t PressureThreshold) bool {
+			return t.source() == source || t.source() != fromNode && !m.opts.ImagesApart
+		})
+		return !isSet && m.opts.Filesystem(source).AvailableBytes < fullBelow
+	})
+}
+
+// fullBelow is the space, in bytes, below which a file system counts as full: a block.
+const fullBelow = 4 << 10
 
 // sandboxProblem returns the same for a pod that was not rejected and need not wait for resources.
 func (p *pod) sandboxProblem(now time.Time) string {
