@@ -9,8 +9,9 @@
 //
 // The contract: Load reads files and sends no requests, so the agent starts without an API server.
 // After Start, certificates may be obtained, expire and be replaced. Each new certificate closes
-// all connections, because a server identifies a client by its connection. Requests fail until
-// there is a certificate. Start reading at Load.
+// all connections, because a server identifies a client by its connection: one that the agent has
+// obtained, and one that another program has written to the files of the kubeconfig (files.go).
+// Requests fail until there is a certificate. Start reading at Load.
 package identity
 
 import (
@@ -49,6 +50,7 @@ type Identity struct {
 	opts       Options
 	config     *rest.Config        // the server, and the credentials that are not managed
 	managed    *managedCertificate // nil if the credentials of the kubeconfig are used
+	files      *watchedFiles       // the client certificate of the kubeconfig; nil if not in files
 	ctx        context.Context
 	cancel     context.CancelFunc // ends the requests for certificates
 	goroutines sync.WaitGroup
@@ -109,8 +111,7 @@ func (i *Identity) canBootstrap() bool {
 func (i *Identity) useKubeconfig(own *kubeconfig) (*Identity, error) {
 	i.warnIfPlain(own)
 	if !i.opts.Rotate || own.certificate == nil {
-		i.config = own.config
-		return i, nil
+		return i.useUnmanaged(own)
 	}
 	i.config = rest.AnonymousClientConfig(own.config)
 	return i.manageCertificate(own)
