@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,9 +87,9 @@ func silentAddress(t *testing.T, ip string) string {
 	at := netip.AddrPortFrom(netip.MustParseAddr(ip), uint16(bound.(*syscall.SockaddrInet4).Port))
 	for range 100 {
 		conn, err := net.DialTimeout("tcp", at.String(), 500*time.Millisecond)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			_, port, _ := net.SplitHostPort(at.String())
-			return port
+		var failed net.Error
+		if errors.As(err, &failed) && failed.Timeout() {
+			return strconv.Itoa(int(at.Port()))
 		} else if err != nil {
 			t.Fatal(err)
 		}
