@@ -104,7 +104,8 @@ var invalidConfigs = map[string]string{
 		"VerificationPolicy",
 	pullRecordsOff + "imagePullCredentialsVerificationPolicy: NeverVerify": "imagePullCredentials" +
 		"VerificationPolicy",
-	pullRecordsOff + "preloadedImagesVerificationAllowlist: [a]": "preloadedImagesVerificationAllowlist",
+	pullRecordsOff + "preloadedImagesVerificationAllowlist: [a]": "preloadedImages" +
+		"VerificationAllowlist",
 	"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms": "cpuCFSQuotaPeriod",
 
 	// A cgroup that is to be limited to what is reserved for it, which is nothing.
