@@ -68,8 +68,8 @@ func TestChangedFileMakesNewConnections(t *testing.T) {
 		t.Fatal(response, err)
 	}
 	_ = response.Body.Close()
-	if len(l.warnings) > 0 {
-		t.Errorf("warnings %q", l.warnings)
+	if len(l.warnings) > 0 || !l.NotAfter().After(time.Now()) {
+		t.Errorf("warnings %q; a certificate until %s", l.warnings, l.NotAfter())
 	}
 }
 

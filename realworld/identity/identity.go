@@ -47,15 +47,17 @@ type Options struct {
 // Identity has the agent's credentials. Load it, Start it, Connect as often as needed, and Close
 // it.
 type Identity struct {
-	opts       Options
-	config     *rest.Config        // the server, and the credentials that are not managed
-	managed    *managedCertificate // nil if the credentials of the kubeconfig are used
-	files      *watchedFiles       // the client certificate of the kubeconfig; nil if not in files
-	ctx        context.Context
-	cancel     context.CancelFunc // ends the requests for certificates
-	goroutines sync.WaitGroup
-	mu         sync.Mutex
-	conns      map[*Connection]bool
+	opts    Options
+	config  *rest.Config        // the server, and the credentials that are not managed
+	managed *managedCertificate // nil if the credentials of the kubeconfig are used
+	// kubeconfigNotAfter is when the certificate of the kubeconfig expires, as Load has read it.
+	kubeconfigNotAfter time.Time
+	files              *watchedFiles // the client certificate of the kubeconfig; nil if not in files
+	ctx                context.Context
+	cancel             context.CancelFunc // ends the requests for certificates
+	goroutines         sync.WaitGroup
+	mu                 sync.Mutex
+	conns              map[*Connection]bool
 
 	renewErrors atomic.Int64 // failed requests for a certificate
 }
@@ -76,6 +78,9 @@ func Load(opts Options) (*Identity, error) {
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	own, err := readKubeconfig("--kubeconfig", opts.Kubeconfig)
 	if err == nil {
+		if own.certificate != nil {
+			i.kubeconfigNotAfter = own.certificate.Leaf.NotAfter
+		}
 		err = own.checkExpiry(time.Now())
 		if err == nil || !i.canBootstrap() {
 			if err != nil {
