@@ -60,33 +60,34 @@ type Options struct {
 
 // State is everything that the agent knows. It is plain data: a snapshot is its JSON.
 type State struct {
-	BootedAt     time.Time              `json:"bootedAt"` // zero before the boot event
-	Boot         world.Boot             `json:"boot"`     // the machine's facts as observed last
-	Machine      machine.Observer       `json:"machine"`
-	Node         pod.Node               `json:"node"`
-	Ops          op.Table               `json:"ops"`
-	Timers       timer.Queue[timer.Key] `json:"timers"`
-	Manifests    manifest.Sources       `json:"manifests"`
-	Relist       pleg.Relist            `json:"relist"`
-	EventStream  pleg.Stream            `json:"eventStream"`
-	Runtime      runtime.Runtime        `json:"runtime"`
-	Images       image.Store            `json:"images"`
-	ImageGC      imagegc.Collector      `json:"imageGC"`
-	ContainerGC  containergc.Rounds     `json:"containerGC"`
-	PodDirs      poddirs.Listing        `json:"podDirs"`
-	QOS          qos.Cgroups            `json:"qos"`
-	Shutdown     shutdown.Manager       `json:"shutdown"` // of the machine
-	Eviction     eviction.Manager       `json:"eviction"`
-	OOMs         nodeobject.OOMs        `json:"ooms"`
-	Plugins      plugins.Registry       `json:"plugins,omitzero"`
-	CSI          csi.Node               `json:"csi,omitzero"`
-	VolumeStats  volumestats.Stats      `json:"volumeStats"`
-	Allocation   allocation.Store       `json:"allocation"`
-	Housekeeping housekeeping.Cleanup   `json:"housekeeping"`
-	Devices      devicemount.Devices    `json:"devices"` // of local volumes
-	LogRotation  logs.Rotation          `json:"logRotation"`
-	LogLinks     logs.Links             `json:"logLinks"`
-	Pods         map[string]*pod.Pod    `json:"pods"` // by UID
+	BootedAt     time.Time               `json:"bootedAt"` // zero before the boot event
+	Boot         world.Boot              `json:"boot"`     // the machine's facts as observed last
+	Machine      machine.Observer        `json:"machine"`
+	Node         pod.Node                `json:"node"`
+	Ops          op.Table                `json:"ops"`
+	Timers       timer.Queue[timer.Key]  `json:"timers"`
+	Manifests    manifest.Sources        `json:"manifests"`
+	Relist       pleg.Relist             `json:"relist"`
+	EventStream  pleg.Stream             `json:"eventStream"`
+	Runtime      runtime.Runtime         `json:"runtime"`
+	Images       image.Store             `json:"images"`
+	ImageGC      imagegc.Collector       `json:"imageGC"`
+	ContainerGC  containergc.Rounds      `json:"containerGC"`
+	PodDirs      poddirs.Listing         `json:"podDirs"`
+	QOS          qos.Cgroups             `json:"qos"`
+	Shutdown     shutdown.Manager        `json:"shutdown"` // of the machine
+	Eviction     eviction.Manager        `json:"eviction"`
+	OOMs         nodeobject.OOMs         `json:"ooms"`
+	Certificates nodeobject.Certificates `json:"certificates"`
+	Plugins      plugins.Registry        `json:"plugins,omitzero"`
+	CSI          csi.Node                `json:"csi,omitzero"`
+	VolumeStats  volumestats.Stats       `json:"volumeStats"`
+	Allocation   allocation.Store        `json:"allocation"`
+	Housekeeping housekeeping.Cleanup    `json:"housekeeping"`
+	Devices      devicemount.Devices     `json:"devices"` // of local volumes
+	LogRotation  logs.Rotation           `json:"logRotation"`
+	LogLinks     logs.Links              `json:"logLinks"`
+	Pods         map[string]*pod.Pod     `json:"pods"` // by UID
 	// StaticRejections are the static pods that are desired but not run, by UID, with the reason.
 	StaticRejections map[string]Rejection `json:"staticRejections,omitempty"`
 	HasAPIServer     bool                 `json:"hasAPIServer"`

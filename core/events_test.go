@@ -121,6 +121,19 @@ func TestEventsOfTheMachine(t *testing.T) {
 	if diff := cmp.Diff(want, n.takeEvents()); diff != "" {
 		t.Errorf("out of memory:\n%s", diff)
 	}
+	const end = 20 // seconds from now
+	n.machine.Certificates = []world.Certificate{{Usage: world.ServingCertificate,
+		NotAfter: n.now.Add(end * time.Second)}}
+	n.advance(end * time.Second)
+	if got := n.takeEvents(); got != "" {
+		t.Errorf("with a valid certificate: %s", got)
+	}
+	n.advance(time.Minute)
+	want = "Warning CertificateExpired n1: The node's serving certificate expired at " +
+		n.machine.Certificates[0].NotAfter.Format(time.RFC3339) + "\n"
+	if diff := cmp.Diff(want, n.takeEvents()); diff != "" {
+		t.Errorf("after the end of a certificate:\n%s", diff)
+	}
 }
 
 // Processes that are ended a thousand times a second have few Events: ten at once, and then one

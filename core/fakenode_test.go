@@ -13,6 +13,7 @@ import (
 
 	"seedlet.dev/core/config"
 	"seedlet.dev/core/credentials"
+	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/world"
 )
 
@@ -55,8 +56,9 @@ type fakeNode struct {
 	uptime          time.Duration // of the machine, when an agent starts
 	// measure, if not nil, is called around each step, and reports whether to go on. The checks of
 	// each step are left out then.
-	measure func(world.Event, func(world.Event) []world.Effect) ([]world.Effect, bool)
-	podCIDR string // in the configuration
+	measure  func(world.Event, func(world.Event) []world.Effect) ([]world.Effect, bool)
+	podCIDR  string // in the configuration
+	settings nodeobject.Options
 	// detectByReads makes the agent read ConfigMaps and Secrets instead of watching them.
 	detectByReads bool
 	podCIDRs      []string // that were sent to the runtime
@@ -97,7 +99,8 @@ func (n *fakeNode) restart() {
 	}
 	config.StaticPodURLHeader = map[string][]string{"X-Token": {"hush"}}
 	n.agent = New(Options{Config: config, NodeName: "n1", RootDir: "/var/lib/kubelet",
-		ManifestPath: "/manifests", HasAPIServer: n.apiServer != nil, Credentials: n.credentials})
+		ManifestPath: "/manifests", HasAPIServer: n.apiServer != nil, Credentials: n.credentials,
+		Node: n.settings})
 	n.event(world.Event{Body: &world.Boot{BootID: "b", Uptime: n.uptime, CPUs: n.machine.CPUs,
 		MemoryBytes: n.machine.MemoryBytes, Addresses: n.machine.Addresses,
 		Machine: n.machine.Machine, SetAside: n.setAside}})

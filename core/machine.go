@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/world"
 )
 
@@ -16,6 +17,10 @@ import (
 // at once: pods are scheduled by it.
 func (a *Agent) handleMachineCompletion(ev world.Event) {
 	s := &a.state
+	if read, ok := ev.Body.(*world.MachineRead); ok && ev.Err == nil {
+		s.Certificates.Observe(read.Certificates, &a.effects)
+		a.queue.enqueue(nodeobject.CertificatesOwner)
+	}
 	if !s.Machine.HandleCompletion(ev, &s.Boot, &a.effects) {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -53,6 +54,19 @@ func (a *Agent) admissionNode() *v1.Node {
 		return node
 	}
 	return a.state.NodeObject.InitialObject(&a.state.Boot)
+}
+
+// planNode plans the Node, or one of the kinds of Events about it.
+func (a *Agent) planNode(key timer.Key) time.Time {
+	s := &a.state
+	switch key {
+	case nodeobject.OOMOwner:
+		return s.OOMs.Plan(s.Node.Name, &a.effects)
+	case nodeobject.CertificatesOwner:
+		s.Certificates.Plan(s.Node.Name, &a.effects)
+		return time.Time{}
+	}
+	return s.NodeObject.Plan(a.nodeEnv())
 }
 
 // enqueueNode enqueues the Node and its lease, if there is an API server.

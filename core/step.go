@@ -278,10 +278,9 @@ func (a *Agent) planComponent(key timer.Key) {
 		wake = a.planStatus(key.Name)
 	case mirror.Component:
 		wake = a.planMirror(key.Name)
-	case nodeobject.Owner.Component:
-		wake = s.NodeObject.Plan(a.nodeEnv())
-	case nodeobject.OOMOwner.Component:
-		wake = s.OOMs.Plan(s.Node.Name, &a.effects)
+	case nodeobject.Owner.Component, nodeobject.OOMOwner.Component,
+		nodeobject.CertificatesOwner.Component:
+		wake = a.planNode(key)
 	case machine.Owner.Component:
 		wake = s.Machine.Plan(&a.effects)
 	case shutdown.Owner.Component:

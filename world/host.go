@@ -55,6 +55,23 @@ type MachineRead struct {
 	NameAddresses []string `json:"nameAddresses,omitempty"`
 	NameUnknown   bool     `json:"nameUnknown,omitempty"` // no name server has answered, or was asked
 	Machine       Machine  `json:"machine"`
+	// Certificates are the node's own that are in use, at most one of each usage. Boot has none.
+	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// CertificateUsage is what a certificate of the node is for.
+type CertificateUsage string
+
+// The usages of the node's certificates: for requests to the API server, and for the secure port.
+const (
+	ClientCertificate  CertificateUsage = "client"
+	ServingCertificate CertificateUsage = "serving"
+)
+
+// Certificate is a certificate of the node's own. NotAfter is a date.
+type Certificate struct {
+	Usage    CertificateUsage `json:"usage"`
+	NotAfter time.Time        `json:"notAfter"`
 }
 
 // Machine holds the facts about the machine that the Node object reports. A fact that cannot be

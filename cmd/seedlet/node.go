@@ -182,7 +182,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 		return nil, err
 	}
 	n.host = host.New(host.Options{Clock: ticks, Deliver: n.runner.Deliver, RootDir: s.rootDir,
-		IDs: s.machine.ids})
+		IDs: s.machine.ids, Certificates: n.certificates})
 	n.network = network.New(network.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	warn := func(problem string) { klog.InfoS(problem, "severity", "warning") }
 	n.disk = disk.New(disk.Options{Clock: ticks, Deliver: n.runner.Deliver, Warn: warn})

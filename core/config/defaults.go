@@ -110,8 +110,10 @@ func defaultImages(c *configuration) {
 	setNumber(&c.RegistryBurst, 10)
 	parallel := c.MaxParallelImagePulls != nil && *c.MaxParallelImagePulls > 1
 	setPointer(&c.SerializeImagePulls, !parallel)
-	setString(&c.ImagePullCredentialsVerificationPolicy,
-		kubeletconfigv1beta1.NeverVerifyPreloadedImages)
+	if PullRecordsEnabled(c) {
+		setString(&c.ImagePullCredentialsVerificationPolicy,
+			kubeletconfigv1beta1.NeverVerifyPreloadedImages)
+	}
 	setDuration(&c.ImageMinimumGCAge, 2*time.Minute)
 	setPointer(&c.ImageGCHighThresholdPercent, 85)
 	setPointer(&c.ImageGCLowThresholdPercent, 80)

@@ -141,6 +141,10 @@ func (v *validator) checkImages() {
 
 func (v *validator) checkPullCredentials() {
 	c := v.config
+	if !PullRecordsEnabled(c) {
+		v.refusePullCredentials()
+		return
+	}
 	const allowList = kubeletconfigv1beta1.NeverVerifyAllowlistedImages
 	v.oneOf("imagePullCredentialsVerificationPolicy",
 		string(c.ImagePullCredentialsVerificationPolicy),
@@ -156,6 +160,18 @@ func (v *validator) checkPullCredentials() {
 		if problem := pullrecord.CheckPattern(pattern); problem != "" {
 			v.invalid("preloadedImagesVerificationAllowlist", pattern, "%s", problem)
 		}
+	}
+}
+
+// refusePullCredentials refuses settings that would silently verify nothing.
+func (v *validator) refusePullCredentials() {
+	c := v.config
+	const needs = "needs feature gate " + gateEnsureSecretPulled
+	if c.ImagePullCredentialsVerificationPolicy != "" {
+		v.add(field.Forbidden(fieldPath("imagePullCredentialsVerificationPolicy"), needs))
+	}
+	if len(c.PreloadedImagesVerificationAllowlist) > 0 {
+		v.add(field.Forbidden(fieldPath("preloadedImagesVerificationAllowlist"), needs))
 	}
 }
 

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// pullRecordsOff is a configuration without KEP-2535, whose settings it cannot have.
+const pullRecordsOff = "featureGates: {KubeletEnsureSecretPulledImages: false}\n"
+
 // invalidConfigs holds invalid configurations and, for each, the path of its only invalid field.
 var invalidConfigs = map[string]string{
 	"maxPods: -1":                                        "maxPods",
@@ -99,6 +102,10 @@ var invalidConfigs = map[string]string{
 	"preloadedImagesVerificationAllowlist: [a]":            "preloadedImagesVerificationAllowlist",
 	"imagePullCredentialsVerificationPolicy: Sometimes": "imagePullCredentials" +
 		"VerificationPolicy",
+	pullRecordsOff + "imagePullCredentialsVerificationPolicy: NeverVerify": "imagePullCredentials" +
+		"VerificationPolicy",
+	pullRecordsOff + "preloadedImagesVerificationAllowlist: [a]": "preloadedImages" +
+		"VerificationAllowlist",
 	"featureGates: {CustomCPUCFSQuotaPeriod: false}\ncpuCFSQuotaPeriod: 50ms": "cpuCFSQuotaPeriod",
 
 	// A cgroup that is to be limited to what is reserved for it, which is nothing.
@@ -154,6 +161,7 @@ func TestValidateAccepts(t *testing.T) {
 		"evictionHard: {imagefs.available: 0%, nodefs.available: 100%}",
 		"evictionMinimumReclaim: {imagefs.available: \"0\", nodefs.available: 120%}",
 		"serializeImagePulls: false\nmaxParallelImagePulls: 5",
+		pullRecordsOff + "imagePullCredentialsVerificationPolicy: ''",
 	} {
 		base := configFile("/c", body+"\n")
 		l, err := Load(&base, nil)

@@ -33,6 +33,8 @@ type Options struct {
 	// Root is the root of the machine's files; empty for "/". RootDir is the agent's root directory.
 	Root, RootDir string
 	IDs           IDFiles
+	// Certificates returns the node's certificates that are in use; nil for none.
+	Certificates func() []world.Certificate
 }
 
 // Port is a world.Port for the machine. Close it when done.
@@ -115,5 +117,8 @@ func (p *Port) readMachine(ctx context.Context, m *world.ReadMachine) (*world.Ma
 	}
 	found, answered := LookUpName(ctx, m.Name)
 	read.NameAddresses, read.NameUnknown = found, !answered
+	if p.opts.Certificates != nil {
+		read.Certificates = p.opts.Certificates()
+	}
 	return read, nil
 }

@@ -43,8 +43,11 @@ type Connection struct {
 // Connect returns a client for requests with the agent's identity. It does not dial yet.
 func (i *Identity) Connect() (*Connection, error) {
 	var cert func() (*tls.Certificate, error)
-	if i.managed != nil {
+	switch {
+	case i.managed != nil:
 		cert = i.currentCertificate
+	case i.files != nil:
+		cert = i.files.certificate
 	}
 	return i.connect(i.config, cert)
 }
@@ -64,6 +67,7 @@ func (i *Identity) connect(config *rest.Config,
 		authorities = tc.TLS.CAFile
 	}
 	if cert != nil {
+		tc.TLS.CertFile, tc.TLS.KeyFile = "", "" // client-go would prefer them to the function
 		tc.TLS.GetCertHolder = &transport.GetCertHolder{GetCert: cert}
 		tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &certificateGate{rt, cert} })
 	}
@@ -88,6 +92,9 @@ func (i *Identity) connect(config *rest.Config,
 		return nil, err
 	}
 	tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &unauthorizedCloser{rt, c} })
+	if i.files != nil {
+		tc.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &changeCloser{rt, i} })
+	}
 	if i.opts.Trace != nil {
 		tc.Wrap(i.opts.Trace)
 	}

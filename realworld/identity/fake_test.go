@@ -31,6 +31,9 @@ import (
 	"seedlet.dev/realworld/porttest"
 )
 
+// csrPath is where the fake serves certificate requests.
+const csrPath = "/apis/certificates.k8s.io/v1/"
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // authority signs client certificates.
@@ -95,6 +98,7 @@ type fake struct {
 	ca        []byte
 	approve   chan struct{} // closed when requests are approved
 	deny      atomic.Bool   // instead
+	watches   atomic.Int64  // that have started
 
 	mu         sync.Mutex
 	addresses  []v1.NodeAddress                        // of the Node
@@ -137,7 +141,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"},
 			Status:   v1.NodeStatus{Addresses: f.addresses},
 		})
-	case !strings.HasPrefix(r.URL.Path, "/apis/certificates.k8s.io/v1/"):
+	case !strings.HasPrefix(r.URL.Path, csrPath):
 		_, _ = io.WriteString(w, userOf(r)+" "+r.RemoteAddr)
 	case r.Method == http.MethodPost:
 		asked := f.decode(r.Body)
@@ -163,6 +167,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Query().Get("sendInitialEvents") != "":
 		http.Error(w, "no streaming lists", http.StatusUnprocessableEntity)
 	case r.URL.Query().Get("watch") != "":
+		f.watches.Add(1)
 		select {
 		case <-f.approve:
 			respond(w, http.StatusOK, map[string]any{"type": "MODIFIED", "object": f.signed()})

@@ -9,8 +9,9 @@
 //
 // The contract: Load reads files and sends no requests, so the agent starts without an API server.
 // After Start, certificates may be obtained, expire and be replaced. Each new certificate closes
-// all connections, because a server identifies a client by its connection. Requests fail until
-// there is a certificate. Start reading at Load.
+// all connections, because a server identifies a client by its connection: one that the agent has
+// obtained, and one that another program has written to the files of the kubeconfig (files.go).
+// Requests fail until there is a certificate. Start reading at Load.
 package identity
 
 import (
@@ -46,14 +47,17 @@ type Options struct {
 // Identity has the agent's credentials. Load it, Start it, Connect as often as needed, and Close
 // it.
 type Identity struct {
-	opts       Options
-	config     *rest.Config        // the server, and the credentials that are not managed
-	managed    *managedCertificate // nil if the credentials of the kubeconfig are used
-	ctx        context.Context
-	cancel     context.CancelFunc // ends the requests for certificates
-	goroutines sync.WaitGroup
-	mu         sync.Mutex
-	conns      map[*Connection]bool
+	opts    Options
+	config  *rest.Config        // the server, and the credentials that are not managed
+	managed *managedCertificate // nil if the credentials of the kubeconfig are used
+	// kubeconfigNotAfter is when the certificate of the kubeconfig expires, as Load has read it.
+	kubeconfigNotAfter time.Time
+	files              *watchedFiles // the client certificate of the kubeconfig; nil if not in files
+	ctx                context.Context
+	cancel             context.CancelFunc // ends the requests for certificates
+	goroutines         sync.WaitGroup
+	mu                 sync.Mutex
+	conns              map[*Connection]bool
 
 	renewErrors atomic.Int64 // failed requests for a certificate
 }
@@ -74,6 +78,9 @@ func Load(opts Options) (*Identity, error) {
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	own, err := readKubeconfig("--kubeconfig", opts.Kubeconfig)
 	if err == nil {
+		if own.certificate != nil {
+			i.kubeconfigNotAfter = own.certificate.Leaf.NotAfter
+		}
 		err = own.checkExpiry(time.Now())
 		if err == nil || !i.canBootstrap() {
 			if err != nil {
@@ -109,8 +116,7 @@ func (i *Identity) canBootstrap() bool {
 func (i *Identity) useKubeconfig(own *kubeconfig) (*Identity, error) {
 	i.warnIfPlain(own)
 	if !i.opts.Rotate || own.certificate == nil {
-		i.config = own.config
-		return i, nil
+		return i.useUnmanaged(own)
 	}
 	i.config = rest.AnonymousClientConfig(own.config)
 	return i.manageCertificate(own)

@@ -462,7 +462,7 @@ func TestUnauthorizedClient(t *testing.T) {
 		t.Errorf("response %q, %v", who, err)
 	}
 	put(node)
-	l.waitFor(t, f.url, func(who, _ string) bool { // client-go checks the files once per second
+	l.waitFor(t, f.url, func(who, _ string) bool {
 		l.conn.keepUntil.Store(&time.Time{})
 		return who == node
 	})

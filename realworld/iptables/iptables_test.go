@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +17,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // namespace makes a network namespace of the test's own, and returns how to run a command in it.
-func namespace(t *testing.T) []string {
+func namespace(t *testing.T, name string) []string {
 	t.Helper()
-	name := fmt.Sprintf("seedlet-iptables-%d", os.Getpid())
+	name = fmt.Sprintf("seedlet-iptables-%s-%d", name, os.Getpid())
 	run(t, "ip", "netns", "add", name)
 	t.Cleanup(func() { run(t, "ip", "netns", "delete", name) })
 	return []string{"ip", "netns", "exec", name}
@@ -32,11 +34,54 @@ func run(t *testing.T, command ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The chains are those of the kubelet, exist once however often they are made, and are made again
-// when a firewall has removed them. Rules of others stay.
-func TestChainsAndRules(t *testing.T) {
-	prefix := namespace(t)
-	in := func(command ...string) string { return run(t, append(prefix, command...)...) }
+// variant returns how to run a command in a network namespace where iptables and ip6tables are of
+// one variant, and skips if the machine does not have its programs or the kernel not its tables.
+func variant(t *testing.T, name string) (prefix []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, program := range []string{"iptables", "ip6tables"} {
+		path, err := exec.LookPath(program + "-" + name)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := os.Symlink(path, filepath.Join(dir, program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prefix = append(namespace(t, name), "env", "PATH="+dir+":"+os.Getenv("PATH"))
+	for _, program := range []string{"iptables", "ip6tables"} {
+		for _, table := range []string{"filter", "mangle"} {
+			list := append(slices.Clone(prefix), program, "-t", table, "-S")
+			if out, err := exec.Command(list[0], list[1:]...).CombinedOutput(); err != nil {
+				t.Skipf("the kernel has no table %s for %s-%s: %s", table, program, name, out)
+			}
+		}
+	}
+	return prefix
+}
+
+// The machine's iptables is one of the variants, and works.
+func TestVariants(t *testing.T) {
+	checked := 0
+	for _, name := range []string{"nft", "legacy"} {
+		t.Run(name, func(t *testing.T) {
+			checkChainsAndRules(t, variant(t, name), name)
+			checked++
+		})
+	}
+	if checked == 0 {
+		t.Error("no variant of iptables works on this machine")
+	}
+}
+
+// checkChainsAndRules checks that the chains are those of the kubelet, exist once however often
+// they are made, and are made again when a firewall has removed them. Rules of others stay. The
+// other variant gets no chain: KUBE-IPTABLES-HINT tells containers which one the machine uses.
+func checkChainsAndRules(t *testing.T, prefix []string, name string) {
+	t.Helper()
+	in := func(command ...string) string {
+		return run(t, append(slices.Clone(prefix), command...)...)
+	}
 	r := &Rules{opts: Options{Prefix: prefix}}
 	in("iptables", "-A", "INPUT", "-s", "192.0.2.1/32", "-j", "ACCEPT")
 	want := strings.Join([]string{"-P INPUT ACCEPT", "-P FORWARD ACCEPT", "-P OUTPUT ACCEPT",
@@ -63,6 +108,14 @@ func TestChainsAndRules(t *testing.T) {
 	}
 	if got := in("ip6tables", "-S"); strings.Contains(got, firewallChain) {
 		t.Errorf("IPv6 has the firewall: %s", got)
+	}
+	other := map[string]string{"nft": "legacy", "legacy": "nft"}[name]
+	for _, program := range []string{"iptables", "ip6tables"} {
+		save := append(slices.Clone(prefix), program+"-"+other+"-save")
+		out, err := exec.Command(save[0], save[1:]...).CombinedOutput()
+		if err == nil && strings.Contains(string(out), "KUBE-") {
+			t.Errorf("%s has chains, too: %s", save, out)
+		}
 	}
 }
 
