@@ -61,6 +61,19 @@ func TestLateStopOfHastenedPod(t *testing.T) {
 	}
 }
 
+// A container that was being stopped before its pod ends, as for a lost sandbox, has the whole grace
+// period of that end: the request may not have reached it.
+func TestStopFromBeforeTheEndHasTheWholeGracePeriod(t *testing.T) {
+	p := runningPod(func(*v1.Container) {})
+	p.Containers[0].Stopping = true
+	p.Containers[0].Stop = &Stop{StartedAt: t0, Grace: 30 * time.Second, KillAfter: 30 * time.Second,
+		Requested: 30 * time.Second, PreStop: Hook{Done: true}}
+	p.ShutDown(12*time.Second, t0.Add(3*time.Second))
+	if got := stopTimeout(newHarness(t, p).planAt(3 * time.Second)); got != 12 {
+		t.Errorf("it has %d s, want 12", got)
+	}
+}
+
 // A pod that is hastened to no time at all has what every container has between TERM and KILL. What
 // has ended is not hastened.
 func TestHastenedToNothing(t *testing.T) {

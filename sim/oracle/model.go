@@ -62,9 +62,9 @@ type model struct {
 	sandboxesListedAt, containersListedAt time.Time // when a complete list last reached the agent
 
 	imageRemovalAskedAt time.Time              // when the agent last asked for one
-	creates             map[createKey]*creates // what the agents have asked for, see noteCreate
+	creates             map[createKey]*creates // see noteCreate
 	imagesAbsent        map[string]bool        // those that were removed, or never there
-	idleImages          []string               // that are present, and no container uses and no pod names
+	idleImages          []string               // that are present, unused, and named by no pod
 	// imagesFreeSince is since when each image that is present could have been removed for an
 	// eviction, and imagesPulledAt when one appeared that was absent.
 	imagesFreeSince, imagesPulledAt map[string]time.Time
