@@ -61,8 +61,8 @@ func TestLateStopOfHastenedPod(t *testing.T) {
 	}
 }
 
-// A container that was being stopped before its pod ends, as for a lost sandbox, has the whole grace
-// period of that end: the request may not have reached it.
+// A container that was being stopped before its pod ends, as for a lost sandbox, has the whole
+// grace period of that end: the request may not have reached it.
 func TestStopFromBeforeTheEndHasTheWholeGracePeriod(t *testing.T) {
 	p := runningPod(func(*v1.Container) {})
 	p.Containers[0].Stopping = true

@@ -128,8 +128,8 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 		if !isOfPod || changed.IsZero() || changed.Equal(o.repeatedFor[path]) {
 			continue
 		}
-		isLostBefore := o.sandboxLostAt[p.uid].Add(lossNoticeBound).After(written) // and noticed after
-		if changed.After(written) || isLostBefore ||
+		wasLost := o.sandboxLostAt[p.uid].Add(lossNoticeBound).After(written) // and it was noticed later
+		if changed.After(written) || wasLost ||
 			m.anyFaultPossible(changed, m.now, "ListPodSandbox", "ListContainers", "ContainerStatus") {
 			if o.repeatedFor == nil {
 				o.repeatedFor = map[string]time.Time{}

@@ -128,15 +128,6 @@ func TestEconomy(t *testing.T) {
 			s.AgentStarted(s.now)
 			wrote(s, cgroup)
 		}},
-		{"limits written when the sandbox was lost already", "", func(s *script) {
-			settled(s)
-			s.changeSandbox(truth.SandboxStopped, "u1-s0")
-			s.wait(1)
-			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: cgroup,
-				Limits: truth.Limits{CPUShares: 4}})
-			s.wait(20)
-			wrote(s, cgroup)
-		}},
 		{"limits written for the next sandbox", "", func(s *script) {
 			settled(s)
 			s.changeSandbox(truth.SandboxStopped, "u1-s0")
@@ -285,4 +276,20 @@ func TestEconomyOfCallsAboutOnePod(t *testing.T) {
 		}})
 	}
 	runCases(t, cases)
+}
+
+// The limits of a pod are written for its next sandbox, also if a resize has written them when the
+// last one was lost already.
+func TestLimitsWrittenWhenTheSandboxWasLost(t *testing.T) {
+	runCases(t, []testCase{
+		{"limits written when the sandbox was lost already", "", func(s *script) {
+			settleEconomy(s)
+			s.changeSandbox(truth.SandboxStopped, "u1-s0")
+			s.wait(1)
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: economyCgroup,
+				Limits: truth.Limits{CPUShares: 4}})
+			s.wait(20)
+			wroteAgain(s, economyCgroup)
+		}},
+	})
 }
