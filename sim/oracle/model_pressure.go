@@ -653,12 +653,36 @@ func (p *pod) noteLimitFreed(f *truth.Fact) {
 }
 
 // limitFreedFrom returns when a pod that was evicted for a limit of its own last gave back
-// something of what a source observes.
+// something of what a source observes. Layers that are freed long after the first such pod are not
+// waited for.
 func (p *pod) limitFreedFrom(source string) time.Time {
-	if p.model.hasLayers(source) {
+	waited := p.limitFreedAt.Sub(p.model.limitsWaitSince())
+	if p.model.hasLayers(source) && waited <= evictionGrace+victimEndBound {
 		return later(p.limitFreedAt, p.limitLayersFreedAt)
 	}
 	return p.limitFreedAt
+}
+
+// limitsWaitSince returns since when, at the earliest, evictions for a file system may have waited
+// for pods that were evicted for limits of their own: the agent waits once for each of its victims,
+// and for each shortage.
+func (m *model) limitsWaitSince() time.Time {
+	n, first, short := &m.pressure, m.now, m.now
+	for _, p := range m.podsInOrder {
+		if at := p.limitEvictedAt; !at.IsZero() && at.Before(first) {
+			first = at
+		}
+	}
+	for i := range n.states {
+		if s := &n.states[i]; s.starved && s.source != fromNode && s.metSince.Before(short) {
+			short = s.metSince
+		}
+	}
+	since := later(first, short)
+	if n.victim != nil && n.victimHoldsDisk {
+		since = later(since, n.victim.pressureEvictedAt)
+	}
+	return since
 }
 
 func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {

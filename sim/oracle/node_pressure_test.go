@@ -184,6 +184,140 @@ func TestStaleObservations(t *testing.T) {
 	}
 }
 
+// exceedLimit has the agent evict a pod for a limit of its own.
+func (s *script) exceedLimit(uid string) {
+	s.addFact(truth.EventRecorded, truth.Fact{PodUID: uid, Reason: reasonEvicted,
+		Message: "over its limit"})
+}
+
+// dropRun removes the container of a pod, whose writable layer the runtime keeps.
+func (s *script) dropRun(uid string) {
+	c := s.model.pods[uid].containers[0]
+	s.addFact(truth.ContainerRemoved, truth.Fact{PodUID: uid, ContainerID: c.id, Container: c.name,
+		Bytes: 10})
+}
+
+// freeLayer has the runtime free the writable layer of a container that was removed.
+func (s *script) freeLayer(uid string) {
+	s.addFact(truth.LayerFreed, truth.Fact{PodUID: uid, Bytes: 10})
+}
+
+// measureDisks has the agent observe that both disks are short.
+func (s *script) measureDisks() {
+	s.measureDisk(fromNodefs, 100)
+	s.measureDisk(fromImagefs, 100)
+}
+
+// What a pod over a limit of its own has given back since an observation counts for the file system
+// that it was on. The agent does not wait for one such pod after the other.
+func TestFreedByPodOverItsLimit(t *testing.T) {
+	// end has "u2" end, whose layer is freed after the disks were observed.
+	end := func(s *script) {
+		s.dropRun("u2")
+		s.wait(1)
+		s.measureDisks()
+		s.freeLayer("u2")
+		s.wait(2)
+	}
+	// after has "u2" end some seconds after it was found to be over its limit.
+	after := func(seconds float64, first func(*script)) func(*script) {
+		return func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u2")
+			first(s)
+			s.wait(seconds)
+			end(s)
+		}
+	}
+	none := func(*script) {}
+	for _, c := range []struct {
+		name   string
+		want   bool
+		source string
+		then   func(s *script)
+	}{
+		{"its layer is freed", true, fromImagefs, after(5, none)},
+		{"its layer is freed, on another file system", false, fromNodefs, after(5, none)},
+		{"its layer is freed just now", false, fromImagefs, func(s *script) {
+			after(5, none)(s)
+			s.measureDisks()
+			s.freeLayer("u2")
+			s.wait(0.5)
+		}},
+		{"its layer was freed before", false, fromImagefs, func(s *script) {
+			after(5, none)(s)
+			s.measureDisks()
+		}},
+		{"its container is removed", true, fromNodefs, func(s *script) {
+			s.exceedLimit("u2")
+			s.measureDisks()
+			s.dropRun("u2")
+			s.wait(2)
+		}},
+		{"half a minute after it was found", true, fromImagefs, after(30, none)},
+		{"half a minute after it was found, on a disk that was short before", true, fromImagefs,
+			func(s *script) {
+				s.measureDisks()
+				s.wait(5)
+				after(30, none)(s)
+			}},
+		{"longer after it was found", false, fromImagefs, after(32, none)},
+		{"longer after another pod was found", false, fromImagefs, func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u1")
+			s.wait(5)
+			after(27, none)(s)
+		}},
+		{"longer, and another pod was evicted for the disk", true, fromImagefs,
+			after(27, func(s *script) {
+				s.wait(5)
+				s.addFact(truth.EventRecorded, truth.Fact{PodUID: "u3", Reason: reasonEvicted,
+					Message: lowPrefix + "ephemeral-storage. "})
+				s.model.pressure.victimDeadline = s.now // nothing is waited for on its behalf
+			})},
+		{"longer, and the disk was not short before", true, fromImagefs, after(27, func(s *script) {
+			s.model.opts.Pressure.Thresholds[1].Amount = 50 // the other one never is
+			s.wait(5)
+			s.measureDisk(fromNodefs, 300)
+			s.measureDisk(fromImagefs, 300)
+			s.measureDisks()
+		})},
+		{"longer, and memory alone was short before", true, fromImagefs, func(s *script) {
+			o := &s.model.opts.Pressure
+			o.Thresholds = append(o.Thresholds, PressureThreshold{Signal: "memory.available", Amount: 100})
+			s.model.pressure = newPressureModel(o)
+			s.measure(1, 50)
+			s.exceedLimit("u1")
+			s.wait(5)
+			after(27, none)(s)
+		}},
+		{"longer, and another agent runs since", true, fromImagefs, func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u1")
+			s.wait(5)
+			s.AgentStarted(s.now)
+			s.wait(1)
+			after(26, none)(s)
+		}},
+	} {
+		s := newScript()
+		s.setDisks()
+		s.AgentStarted(s.now)
+		for _, uid := range []string{"u1", "u2", "u3"} {
+			p := spec(uid, never, "app")
+			p.Name = uid
+			s.setDesired(p)
+			s.start(s.sandbox(uid, 0), "app", 0).exit(0, truth.CauseSelf)
+		}
+		s.wait(60)
+		c.then(s)
+		f := s.model.pressure.findUsedSample(s.model.pods["u3"], c.source, s.now)
+		if (f != nil) != c.want {
+			t.Errorf("%s: %v", c.name, f)
+		}
+	}
+}
+
 // A pod that tolerates the taint is admitted while memory is short.
 func TestTolerationOfMemoryPressure(t *testing.T) {
 	for _, c := range []struct {
