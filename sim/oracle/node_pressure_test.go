@@ -86,6 +86,51 @@ func TestVictimOfSoftThreshold(t *testing.T) {
 	}
 }
 
+// No other pod is evicted for a soft threshold while a pod that an earlier agent has evicted has
+// time to end.
+func TestVictimOfEarlierAgent(t *testing.T) {
+	const soft, hard = 150, 50
+	for _, c := range []struct {
+		name        string
+		want        bool
+		evicted, is int64 // the memory that is available at the eviction, and after it
+		seconds     int   // after the eviction
+		then        func(victim run)
+	}{
+		{"it has time", false, soft, soft, 405, func(run) {}},
+		{"it has had its time", true, soft, soft, 420, func(run) {}},
+		{"its grace period was shortened before", false, soft, soft, 405, func(victim run) {
+			victim.script.GracePeriodShortened("u1", time.Second)
+		}},
+		{"its grace period was never longer", true, soft, soft, 140, func(victim run) {
+			p := victim.script.model.pods["u1"]
+			p.minGrace, p.maxGrace = 20*time.Second, 20*time.Second
+		}},
+		{"it was evicted for a hard threshold", true, hard, soft, 120, func(run) {}},
+		{"it has just ended", false, soft, soft, 80, run.kill},
+		{"it has ended", true, soft, soft, 90, run.kill},
+		{"a hard threshold is met", true, soft, hard, 90, func(run) {}},
+	} {
+		s := newScript()
+		victim := s.evictFor(c.evicted)
+		s.restartAgent()
+		s.addNamed("u2", "other")
+		s.start(s.sandbox("u2", 0), "app", 0)
+		c.then(victim)
+		s.model.opts.NodeUsage = func() world.NodeMeasured {
+			return world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 1000 - c.is}
+		}
+		for range c.seconds {
+			s.wait(1)
+			s.model.containersListedAt = s.now
+			s.CheckServed(s.now, nil)
+		}
+		if strings.Contains(s.violated(), "node-pressure") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
 // askToStop has the agent ask the runtime to stop a container.
 func (r run) askToStop(id world.OpID, seconds int64) {
 	r.script.ask(id, &runtimeapi.StopContainerRequest{ContainerId: r.fact.ContainerID,
