@@ -744,19 +744,21 @@ func (n *pressureModel) mayBeTrueUntil(m *model, c v1.NodeConditionType) time.Ti
 		return time.Time{}
 	}
 	last := n.lastMetOf(m, c, m.now).Add(m.opts.Pressure.Transition)
-	if n.isUnobservedSince(m, c, last) {
+	if n.isUnobservedSince(last) {
 		last = later(last, m.now)
 	}
 	return later(last, n.heldUntil[c]).Add(pressureReportBound)
 }
 
-// isUnobservedSince reports whether a signal of a condition has not been observed since a time: the
-// condition stays until it is.
-func (n *pressureModel) isUnobservedSince(m *model, c v1.NodeConditionType, at time.Time) bool {
-	return slices.ContainsFunc(m.opts.Pressure.Thresholds, func(t PressureThreshold) bool {
-		s := n.samples[t.source()]
-		return t.condition() == c && (s == nil || s.answeredAt.Before(at))
-	})
+// isUnobservedSince reports whether the agent has observed nothing since a time: whatever it
+// observes, it decides on all conditions, and one that is due to end stays until then.
+func (n *pressureModel) isUnobservedSince(at time.Time) bool {
+	for _, s := range n.samples { //ordered: whether there is one
+		if !s.answeredAt.Before(at) {
+			return false
+		}
+	}
+	return true
 }
 
 // mayRejectForPressure reports whether a pod may have been rejected because of a condition that was
@@ -774,27 +776,15 @@ func (m *model) mayRejectForPressure(p *pod) bool {
 	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.isRejectedForMemory()
 }
 
-// isRejectedForMemory reports whether the pod is not admitted while memory is short: no container
-// of it requests anything, and it does not tolerate the taint of the condition.
+// isRejectedForMemory reports whether the pod is not admitted while memory is short: it is
+// BestEffort, and does not tolerate the taint of the condition.
 func (p *pod) isRejectedForMemory() bool {
 	taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
-	tolerations := p.specs[len(p.specs)-1].Spec.Tolerations
-	return p.isBestEffort() && !slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
-		return t.ToleratesTaint(logr.Logger{}, &taint, false)
-	})
-}
-
-// isBestEffort reports whether no container of the pod requests or limits anything.
-func (p *pod) isBestEffort() bool {
-	spec := &p.specs[len(p.specs)-1].Spec
-	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			if len(list[i].Resources.Requests)+len(list[i].Resources.Limits) > 0 {
-				return false
-			}
-		}
-	}
-	return true
+	spec := p.specs[len(p.specs)-1]
+	return qosClass(spec) == v1.PodQOSBestEffort &&
+		!slices.ContainsFunc(spec.Spec.Tolerations, func(t v1.Toleration) bool {
+			return t.ToleratesTaint(logr.Logger{}, &taint, false)
+		})
 }
 
 // mayBeEvictedForNode reports whether the agent evicts the pod for the node, or has. An agent that

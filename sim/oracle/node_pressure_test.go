@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -385,4 +386,108 @@ func TestTolerationOfMemoryPressure(t *testing.T) {
 			t.Errorf("%+v: %v", c.toleration, got)
 		}
 	}
+}
+
+// reject has a pod with CPUs be desired, and rejected for a condition of the node.
+func (s *script) reject(cpus string, changes ...func(*v1.Pod)) {
+	p := podWithCPUs("u1", cpus, changes...)
+	s.setDesired(p)
+	s.reportFailed(p, reasonEvicted, rejectedUnderPressure)
+}
+
+// A condition stays for its period after its threshold was met, and then until anything is
+// observed.
+func TestRejectionAfterPressure(t *testing.T) {
+	met := func(s *script) { s.measureDisk(fromImagefs, 100) }
+	over := func(s *script) {
+		met(s)
+		s.measureDisk(fromImagefs, 300)
+	}
+	for _, c := range []struct {
+		name, want    string
+		first         func(*script)
+		after         float64       // seconds until then
+		then          func(*script) // nil: nothing
+		rejectedAfter float64       // seconds since then
+	}{
+		{"never met", "admission", func(*script) {}, 0, nil, 0},
+		{"within the period", "", over, 0, nil, 119},
+		{"after the period", "admission", over, 61,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 60},
+		{"after the period, and nothing is observed", "", over, 0, nil, 200},
+		{"after the period, and nothing was observed since", "", over, 59,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 100},
+		{"after the period, and another disk is observed", "admission", over, 61,
+			func(s *script) { s.measureDisk(fromNodefs, 300) }, 60},
+		{"after the period, and the node is observed", "admission", over, 61,
+			func(s *script) { s.measure(1, 900) }, 60},
+		{"after the period, and the place of the images is asked for", "", over, 61, func(s *script) {
+			s.CallIssued(s.now, &world.Effect{Op: 1, Body: &runtimeapi.ImageFsInfoRequest{},
+				Deadline: s.now.Add(observationTimeout)})
+			s.answer(1, &runtimeapi.ImageFsInfoResponse{})
+		}, 60},
+		{"still met, and another disk is observed", "", met, 61,
+			func(s *script) { s.measureDisk(fromNodefs, 300) }, 100},
+		{"it ends after the period", "", met, 200,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 59},
+		{"it has ended after the period", "admission", met, 200,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 61},
+		{"after the period, and another agent has observed nothing", "", over, 61,
+			func(s *script) {
+				s.measureDisk(fromNodefs, 300)
+				s.restartAgent()
+			}, 60},
+	} {
+		runCases(t, []testCase{{c.name, c.want, func(s *script) {
+			s.setCPUs("2")
+			s.setDisks()
+			s.AgentStarted(s.now)
+			c.first(s)
+			s.wait(c.after)
+			if c.then != nil {
+				c.then(s)
+			}
+			pollAfter(s, c.rejectedAfter)
+			s.reject("0")
+		}}})
+	}
+}
+
+// Memory that is short rejects pods without requests alone, other resources all but critical ones.
+func TestRejectionForResources(t *testing.T) {
+	short := func(memory, processes int64, cpus string, changes ...func(*v1.Pod)) func(*script) {
+		return func(s *script) {
+			s.setCPUs("2")
+			o := &s.model.opts
+			o.Pressure = Pressure{Transition: time.Minute, Thresholds: []PressureThreshold{
+				{Signal: "memory.available", Amount: 100}, {Signal: "pid.available", Amount: 100}}}
+			s.model.pressure = newPressureModel(&o.Pressure)
+			s.AgentStarted(s.now)
+			s.ask(1, &world.MeasureNode{})
+			s.answer(1, &world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 1000 - memory,
+				ProcessesMax: 1000, Processes: 1000 - processes})
+			s.reject(cpus, changes...)
+		}
+	}
+	tolerates := func(p *v1.Pod) {
+		p.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure,
+			Operator: v1.TolerationOpExists}}
+	}
+	runCases(t, []testCase{
+		{"a pod without requests, for memory", "", short(50, 200, "0")},
+		{"a pod with a request, for memory", "admission", short(50, 200, "1")},
+		{"a pod with a request, for processes", "", short(200, 50, "1")},
+		{"a pod with a request, for both", "", short(50, 50, "1")},
+		{"a pod with a toleration, for memory", "admission", short(50, 200, "0", tolerates)},
+		{"a pod with a toleration, for both", "", short(50, 50, "0", tolerates)},
+		{"a critical pod", "admission", short(50, 50, "0", withPriority(systemCriticalPriority))},
+		{"a pod that requests storage, for memory", "", short(50, 200, "0", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["ephemeral-storage"] = resource.MustParse("1Mi")
+		})},
+		{"a pod whose containers have a request together, for memory", "admission",
+			short(50, 200, "0", func(p *v1.Pod) {
+				p.Spec.Resources = &v1.ResourceRequirements{
+					Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
+			})},
+	})
 }
