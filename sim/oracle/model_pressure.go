@@ -657,12 +657,36 @@ func (p *pod) noteLimitFreed(f *truth.Fact) {
 }
 
 // limitFreedFrom returns when a pod that was evicted for a limit of its own last gave back
-// something of what a source observes.
+// something of what a source observes. Layers that are freed long after the first such pod are not
+// waited for.
 func (p *pod) limitFreedFrom(source string) time.Time {
-	if p.model.hasLayers(source) {
+	waited := p.limitFreedAt.Sub(p.model.limitsWaitSince())
+	if p.model.hasLayers(source) && waited <= evictionGrace+victimEndBound {
 		return later(p.limitFreedAt, p.limitLayersFreedAt)
 	}
 	return p.limitFreedAt
+}
+
+// limitsWaitSince returns since when, at the earliest, evictions for a file system may have waited
+// for pods that were evicted for limits of their own: the agent waits once for each of its victims,
+// and for each shortage.
+func (m *model) limitsWaitSince() time.Time {
+	n, first, short := &m.pressure, m.now, m.now
+	for _, p := range m.podsInOrder {
+		if at := p.limitEvictedAt; !at.IsZero() && at.Before(first) {
+			first = at
+		}
+	}
+	for i := range n.states {
+		if s := &n.states[i]; s.starved && s.source != fromNode && s.metSince.Before(short) {
+			short = s.metSince
+		}
+	}
+	since := later(first, short)
+	if n.victim != nil && n.victimHoldsDisk {
+		since = later(since, n.victim.pressureEvictedAt)
+	}
+	return since
 }
 
 func (n *pressureModel) applyVictim(m *model, p *pod, f *truth.Fact) {
@@ -724,19 +748,21 @@ func (n *pressureModel) mayBeTrueUntil(m *model, c v1.NodeConditionType) time.Ti
 		return time.Time{}
 	}
 	last := n.lastMetOf(m, c, m.now).Add(m.opts.Pressure.Transition)
-	if n.isUnobservedSince(m, c, last) {
+	if n.isUnobservedSince(last) {
 		last = later(last, m.now)
 	}
 	return later(last, n.heldUntil[c]).Add(pressureReportBound)
 }
 
-// isUnobservedSince reports whether a signal of a condition has not been observed since a time: the
-// condition stays until it is.
-func (n *pressureModel) isUnobservedSince(m *model, c v1.NodeConditionType, at time.Time) bool {
-	return slices.ContainsFunc(m.opts.Pressure.Thresholds, func(t PressureThreshold) bool {
-		s := n.samples[t.source()]
-		return t.condition() == c && (s == nil || s.answeredAt.Before(at))
-	})
+// isUnobservedSince reports whether the agent has observed nothing since a time: whatever it
+// observes, it decides on all conditions, and one that is due to end stays until then.
+func (n *pressureModel) isUnobservedSince(at time.Time) bool {
+	for _, s := range n.samples { //ordered: whether there is one
+		if !s.answeredAt.Before(at) {
+			return false
+		}
+	}
+	return true
 }
 
 // mayRejectForPressure reports whether a pod may have been rejected because of a condition that was
@@ -754,27 +780,15 @@ func (m *model) mayRejectForPressure(p *pod) bool {
 	return len(all) > 1 || all[0] != v1.NodeMemoryPressure || p.isRejectedForMemory()
 }
 
-// isRejectedForMemory reports whether the pod is not admitted while memory is short: no container
-// of it requests anything, and it does not tolerate the taint of the condition.
+// isRejectedForMemory reports whether the pod is not admitted while memory is short: it is
+// BestEffort, and does not tolerate the taint of the condition.
 func (p *pod) isRejectedForMemory() bool {
 	taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
-	tolerations := p.specs[len(p.specs)-1].Spec.Tolerations
-	return p.isBestEffort() && !slices.ContainsFunc(tolerations, func(t v1.Toleration) bool {
-		return t.ToleratesTaint(logr.Logger{}, &taint, false)
-	})
-}
-
-// isBestEffort reports whether no container of the pod requests or limits anything.
-func (p *pod) isBestEffort() bool {
-	spec := &p.specs[len(p.specs)-1].Spec
-	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			if len(list[i].Resources.Requests)+len(list[i].Resources.Limits) > 0 {
-				return false
-			}
-		}
-	}
-	return true
+	spec := p.specs[len(p.specs)-1]
+	return qosClass(spec) == v1.PodQOSBestEffort &&
+		!slices.ContainsFunc(spec.Spec.Tolerations, func(t v1.Toleration) bool {
+			return t.ToleratesTaint(logr.Logger{}, &taint, false)
+		})
 }
 
 // mayBeEvictedForNode reports whether the agent evicts the pod for the node, or has. An agent that

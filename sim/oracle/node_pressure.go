@@ -339,7 +339,7 @@ func (n *pressureModel) findStarvation(m *model, now time.Time) *finding {
 // meanwhile.
 func (m *model) endsForTheNode(now time.Time) bool {
 	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
-		grace := max(p.minGrace, min(p.maxGrace, p.pressureGraceMax)) // it may have been less before
+		grace := min(p.maxGrace, p.pressureGraceMax) // minGrace may be of before the eviction
 		return !p.pressureEvictedAt.IsZero() && p.liveContainers > 0 &&
 			now.Before(p.pressureEvictedAt.Add(grace+victimEndBound))
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -81,6 +82,51 @@ func TestVictimOfSoftThreshold(t *testing.T) {
 			t.Errorf("%s: %v", c.name, s.Violations())
 		}
 		if strings.Contains(s.violated(), "grace-period") {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// No other pod is evicted for a soft threshold while a pod that an earlier agent has evicted has
+// time to end.
+func TestVictimOfEarlierAgent(t *testing.T) {
+	const soft, hard = 150, 50
+	for _, c := range []struct {
+		name        string
+		want        bool
+		evicted, is int64 // the memory that is available at the eviction, and after it
+		seconds     int   // after the eviction
+		then        func(victim run)
+	}{
+		{"it has time", false, soft, soft, 405, func(run) {}},
+		{"it has had its time", true, soft, soft, 420, func(run) {}},
+		{"its grace period was shortened before", false, soft, soft, 405, func(victim run) {
+			victim.script.GracePeriodShortened("u1", time.Second)
+		}},
+		{"its grace period was never longer", true, soft, soft, 140, func(victim run) {
+			p := victim.script.model.pods["u1"]
+			p.minGrace, p.maxGrace = 20*time.Second, 20*time.Second
+		}},
+		{"it was evicted for a hard threshold", true, hard, soft, 120, func(run) {}},
+		{"it has just ended", false, soft, soft, 80, run.kill},
+		{"it has ended", true, soft, soft, 90, run.kill},
+		{"a hard threshold is met", true, soft, hard, 90, func(run) {}},
+	} {
+		s := newScript()
+		victim := s.evictFor(c.evicted)
+		s.restartAgent()
+		s.addNamed("u2", "other")
+		s.start(s.sandbox("u2", 0), "app", 0)
+		c.then(victim)
+		s.model.opts.NodeUsage = func() world.NodeMeasured {
+			return world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 1000 - c.is}
+		}
+		for range c.seconds {
+			s.wait(1)
+			s.model.containersListedAt = s.now
+			s.CheckServed(s.now, nil)
+		}
+		if strings.Contains(s.violated(), "node-pressure") != c.want {
 			t.Errorf("%s: %v", c.name, s.Violations())
 		}
 	}
@@ -184,6 +230,140 @@ func TestStaleObservations(t *testing.T) {
 	}
 }
 
+// exceedLimit has the agent evict a pod for a limit of its own.
+func (s *script) exceedLimit(uid string) {
+	s.addFact(truth.EventRecorded, truth.Fact{PodUID: uid, Reason: reasonEvicted,
+		Message: "over its limit"})
+}
+
+// dropRun removes the container of a pod, whose writable layer the runtime keeps.
+func (s *script) dropRun(uid string) {
+	c := s.model.pods[uid].containers[0]
+	s.addFact(truth.ContainerRemoved, truth.Fact{PodUID: uid, ContainerID: c.id, Container: c.name,
+		Bytes: 10})
+}
+
+// freeLayer has the runtime free the writable layer of a container that was removed.
+func (s *script) freeLayer(uid string) {
+	s.addFact(truth.LayerFreed, truth.Fact{PodUID: uid, Bytes: 10})
+}
+
+// measureDisks has the agent observe that both disks are short.
+func (s *script) measureDisks() {
+	s.measureDisk(fromNodefs, 100)
+	s.measureDisk(fromImagefs, 100)
+}
+
+// What a pod over a limit of its own has given back since an observation counts for the file system
+// that it was on. The agent does not wait for one such pod after the other.
+func TestFreedByPodOverItsLimit(t *testing.T) {
+	// end has "u2" end, whose layer is freed after the disks were observed.
+	end := func(s *script) {
+		s.dropRun("u2")
+		s.wait(1)
+		s.measureDisks()
+		s.freeLayer("u2")
+		s.wait(2)
+	}
+	// after has "u2" end some seconds after it was found to be over its limit.
+	after := func(seconds float64, first func(*script)) func(*script) {
+		return func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u2")
+			first(s)
+			s.wait(seconds)
+			end(s)
+		}
+	}
+	none := func(*script) {}
+	for _, c := range []struct {
+		name   string
+		want   bool
+		source string
+		then   func(s *script)
+	}{
+		{"its layer is freed", true, fromImagefs, after(5, none)},
+		{"its layer is freed, on another file system", false, fromNodefs, after(5, none)},
+		{"its layer is freed just now", false, fromImagefs, func(s *script) {
+			after(5, none)(s)
+			s.measureDisks()
+			s.freeLayer("u2")
+			s.wait(0.5)
+		}},
+		{"its layer was freed before", false, fromImagefs, func(s *script) {
+			after(5, none)(s)
+			s.measureDisks()
+		}},
+		{"its container is removed", true, fromNodefs, func(s *script) {
+			s.exceedLimit("u2")
+			s.measureDisks()
+			s.dropRun("u2")
+			s.wait(2)
+		}},
+		{"half a minute after it was found", true, fromImagefs, after(30, none)},
+		{"half a minute after it was found, on a disk that was short before", true, fromImagefs,
+			func(s *script) {
+				s.measureDisks()
+				s.wait(5)
+				after(30, none)(s)
+			}},
+		{"longer after it was found", false, fromImagefs, after(32, none)},
+		{"longer after another pod was found", false, fromImagefs, func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u1")
+			s.wait(5)
+			after(27, none)(s)
+		}},
+		{"longer, and another pod was evicted for the disk", true, fromImagefs,
+			after(27, func(s *script) {
+				s.wait(5)
+				s.addFact(truth.EventRecorded, truth.Fact{PodUID: "u3", Reason: reasonEvicted,
+					Message: lowPrefix + "ephemeral-storage. "})
+				s.model.pressure.victimDeadline = s.now // nothing is waited for on its behalf
+			})},
+		{"longer, and the disk was not short before", true, fromImagefs, after(27, func(s *script) {
+			s.model.opts.Pressure.Thresholds[1].Amount = 50 // the other one never is
+			s.wait(5)
+			s.measureDisk(fromNodefs, 300)
+			s.measureDisk(fromImagefs, 300)
+			s.measureDisks()
+		})},
+		{"longer, and memory alone was short before", true, fromImagefs, func(s *script) {
+			o := &s.model.opts.Pressure
+			o.Thresholds = append(o.Thresholds, PressureThreshold{Signal: "memory.available", Amount: 100})
+			s.model.pressure = newPressureModel(o)
+			s.measure(1, 50)
+			s.exceedLimit("u1")
+			s.wait(5)
+			after(27, none)(s)
+		}},
+		{"longer, and another agent runs since", true, fromImagefs, func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u1")
+			s.wait(5)
+			s.AgentStarted(s.now)
+			s.wait(1)
+			after(26, none)(s)
+		}},
+	} {
+		s := newScript()
+		s.setDisks()
+		s.AgentStarted(s.now)
+		for _, uid := range []string{"u1", "u2", "u3"} {
+			p := spec(uid, never, "app")
+			p.Name = uid
+			s.setDesired(p)
+			s.start(s.sandbox(uid, 0), "app", 0).exit(0, truth.CauseSelf)
+		}
+		s.wait(60)
+		c.then(s)
+		f := s.model.pressure.findUsedSample(s.model.pods["u3"], c.source, s.now)
+		if (f != nil) != c.want {
+			t.Errorf("%s: %v", c.name, f)
+		}
+	}
+}
+
 // A pod that tolerates the taint is admitted while memory is short.
 func TestTolerationOfMemoryPressure(t *testing.T) {
 	for _, c := range []struct {
@@ -206,4 +386,108 @@ func TestTolerationOfMemoryPressure(t *testing.T) {
 			t.Errorf("%+v: %v", c.toleration, got)
 		}
 	}
+}
+
+// reject has a pod with CPUs be desired, and rejected for a condition of the node.
+func (s *script) reject(cpus string, changes ...func(*v1.Pod)) {
+	p := podWithCPUs("u1", cpus, changes...)
+	s.setDesired(p)
+	s.reportFailed(p, reasonEvicted, rejectedUnderPressure)
+}
+
+// A condition stays for its period after its threshold was met, and then until anything is
+// observed.
+func TestRejectionAfterPressure(t *testing.T) {
+	met := func(s *script) { s.measureDisk(fromImagefs, 100) }
+	over := func(s *script) {
+		met(s)
+		s.measureDisk(fromImagefs, 300)
+	}
+	for _, c := range []struct {
+		name, want    string
+		first         func(*script)
+		after         float64       // seconds until then
+		then          func(*script) // nil: nothing
+		rejectedAfter float64       // seconds since then
+	}{
+		{"never met", "admission", func(*script) {}, 0, nil, 0},
+		{"within the period", "", over, 0, nil, 119},
+		{"after the period", "admission", over, 61,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 60},
+		{"after the period, and nothing is observed", "", over, 0, nil, 200},
+		{"after the period, and nothing was observed since", "", over, 59,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 100},
+		{"after the period, and another disk is observed", "admission", over, 61,
+			func(s *script) { s.measureDisk(fromNodefs, 300) }, 60},
+		{"after the period, and the node is observed", "admission", over, 61,
+			func(s *script) { s.measure(1, 900) }, 60},
+		{"after the period, and the place of the images is asked for", "", over, 61, func(s *script) {
+			s.CallIssued(s.now, &world.Effect{Op: 1, Body: &runtimeapi.ImageFsInfoRequest{},
+				Deadline: s.now.Add(observationTimeout)})
+			s.answer(1, &runtimeapi.ImageFsInfoResponse{})
+		}, 60},
+		{"still met, and another disk is observed", "", met, 61,
+			func(s *script) { s.measureDisk(fromNodefs, 300) }, 100},
+		{"it ends after the period", "", met, 200,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 59},
+		{"it has ended after the period", "admission", met, 200,
+			func(s *script) { s.measureDisk(fromImagefs, 300) }, 61},
+		{"after the period, and another agent has observed nothing", "", over, 61,
+			func(s *script) {
+				s.measureDisk(fromNodefs, 300)
+				s.restartAgent()
+			}, 60},
+	} {
+		runCases(t, []testCase{{c.name, c.want, func(s *script) {
+			s.setCPUs("2")
+			s.setDisks()
+			s.AgentStarted(s.now)
+			c.first(s)
+			s.wait(c.after)
+			if c.then != nil {
+				c.then(s)
+			}
+			pollAfter(s, c.rejectedAfter)
+			s.reject("0")
+		}}})
+	}
+}
+
+// Memory that is short rejects pods without requests alone, other resources all but critical ones.
+func TestRejectionForResources(t *testing.T) {
+	short := func(memory, processes int64, cpus string, changes ...func(*v1.Pod)) func(*script) {
+		return func(s *script) {
+			s.setCPUs("2")
+			o := &s.model.opts
+			o.Pressure = Pressure{Transition: time.Minute, Thresholds: []PressureThreshold{
+				{Signal: "memory.available", Amount: 100}, {Signal: "pid.available", Amount: 100}}}
+			s.model.pressure = newPressureModel(&o.Pressure)
+			s.AgentStarted(s.now)
+			s.ask(1, &world.MeasureNode{})
+			s.answer(1, &world.NodeMeasured{MemoryBytes: 1000, WorkingSetBytes: 1000 - memory,
+				ProcessesMax: 1000, Processes: 1000 - processes})
+			s.reject(cpus, changes...)
+		}
+	}
+	tolerates := func(p *v1.Pod) {
+		p.Spec.Tolerations = []v1.Toleration{{Key: v1.TaintNodeMemoryPressure,
+			Operator: v1.TolerationOpExists}}
+	}
+	runCases(t, []testCase{
+		{"a pod without requests, for memory", "", short(50, 200, "0")},
+		{"a pod with a request, for memory", "admission", short(50, 200, "1")},
+		{"a pod with a request, for processes", "", short(200, 50, "1")},
+		{"a pod with a request, for both", "", short(50, 50, "1")},
+		{"a pod with a toleration, for memory", "admission", short(50, 200, "0", tolerates)},
+		{"a pod with a toleration, for both", "", short(50, 50, "0", tolerates)},
+		{"a critical pod", "admission", short(50, 50, "0", withPriority(systemCriticalPriority))},
+		{"a pod that requests storage, for memory", "", short(50, 200, "0", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["ephemeral-storage"] = resource.MustParse("1Mi")
+		})},
+		{"a pod whose containers have a request together, for memory", "admission",
+			short(50, 200, "0", func(p *v1.Pod) {
+				p.Spec.Resources = &v1.ResourceRequirements{
+					Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
+			})},
+	})
 }

@@ -273,11 +273,13 @@ func (m *model) shutdownBegins() (time.Time, bool) {
 	return known.Add(restartBeginBound), true
 }
 
-// podsAwaitedUntil returns until when an agent that did not know the pods of the API server when
-// the shutdown was announced may wait for them.
+// podsAwaitedUntil returns until when an agent that did not know all pods when the shutdown was
+// announced may wait for them: those of the API server, and those of the manifest URL, which may
+// never have been fetched.
 func (m *model) podsAwaitedUntil() time.Time {
 	until, listed := m.shutdown.since.Add(podsAwaitedBound), m.given.listedAt
-	if m.given.watch == 0 || !listed.IsZero() && listed.Before(until) {
+	isListed := m.given.watch == 0 || !listed.IsZero() && listed.Before(until)
+	if isListed && !m.faultPossible("FetchManifest", m.agentStartedAt, m.shutdown.since) {
 		return listed
 	}
 	return until

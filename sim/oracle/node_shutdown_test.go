@@ -385,6 +385,49 @@ func TestTurnOfGroup(t *testing.T) {
 	})
 }
 
+// An agent that does not know all pods when a shutdown is announced waits ten seconds for them.
+func TestAwaitedPodsInShutdown(t *testing.T) {
+	const never, before = 1000, -1
+	for _, c := range []struct {
+		name          string
+		want          string
+		listed, after float64 // seconds after the announcement: of the list, and of the response
+		watch         world.WatchID
+		fault         string
+	}{
+		{"all pods are known", "shutdown", before, 6, 7, ""},
+		{"all pods of another watch are", "", before, 6, 8, ""},
+		{"they have just become known", "", 3, 7, 7, ""},
+		{"they have become known", "shutdown", 3, 9, 7, ""},
+		{"they do not become known", "", never, 14, 7, ""},
+		{"they do not become known, and the time has passed", "shutdown", never, 16, 7, ""},
+		{"they have become known after the time", "shutdown", 14, 16, 7, ""},
+		{"those of the manifest URL may not be known", "", before, 14, 7, "FetchManifest"},
+		{"those of the manifest URL may not, and the time has passed", "shutdown", before, 16, 7,
+			"FetchManifest"},
+	} {
+		runCases(t, []testCase{{c.name, c.want, func(s *script) {
+			list := func(isDue bool) {
+				if isDue {
+					s.EventReceived(s.now, &world.Event{Body: &world.ObjectsListed{Watch: c.watch}})
+				}
+			}
+			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == c.fault }
+			shutdownScript(s)
+			s.EffectIssued(s.now, &world.Effect{Body: &world.WatchObjects{Watch: 7,
+				WatchTarget: world.WatchTarget{Resource: world.ResourcePods}}})
+			list(c.listed < 0)
+			s.machine(truth.ShutdownAnnounced, "")
+			early := min(max(c.listed, 0), c.after)
+			s.wait(early)
+			list(c.listed >= 0 && c.listed < c.after)
+			s.wait(c.after - early)
+			s.CheckServed(s.now, nil)
+			s.losePower()
+		}}})
+	}
+}
+
 func TestTurnOfGroupAfterRestart(t *testing.T) {
 	// restart has another agent learn of the shutdown that goes on.
 	restart := func(s *script) {
