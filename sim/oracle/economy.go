@@ -141,8 +141,7 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 	return false
 }
 
-// lossNoticeBound is how long the agent may not know that a sandbox was lost, without a fault: until
-// the next list.
+// lossNoticeBound is how long the agent may not know that a sandbox was lost, without a fault.
 const lossNoticeBound = 3 * time.Second
 
 func (o *economy) note(path string, now time.Time) {
