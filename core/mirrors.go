@@ -116,8 +116,8 @@ func (a *Agent) mayTerminate(name string, static *v1.Pod) bool {
 }
 
 // hasEarlierStatus reports whether the mirror of a static pod has the status of an earlier pod of
-// the same manifest, which the API server does not replace: a container of it has terminated that
-// is not always restarted, and the status of the pod that runs now was refused.
+// the same manifest, which the API server does not replace: a container of it has terminated, and
+// the status of the pod that runs now was refused as invalid.
 func (a *Agent) hasEarlierStatus(p *pod.Pod) bool {
 	if p == nil || p.NoLongerDesired || pod.IsTerminal(p.Status.Phase) {
 		return false

@@ -70,6 +70,8 @@ func (r *run) settle(bound time.Time) {
 				all := slices.Compact(slices.Sorted(r.oracles.Unsettled(now)))
 				r.fail(progressOracle,
 					"not settled: "+strings.Join(firstLines(all, 4), "; "))
+			} else {
+				r.settledAfter = settledSince.Sub(healedAt)
 			}
 			return
 		}

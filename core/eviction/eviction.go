@@ -279,7 +279,7 @@ func (m *Manager) Plan(env *Env) time.Time {
 	case !now.Before(v.Deadline):
 		m.endVictim(now)
 	case !v.Soft:
-		return v.Deadline
+		return timer.Soonest(v.Deadline, m.planReclaim(env))
 	default:
 		victimUntil = v.Deadline
 	}
@@ -567,7 +567,10 @@ func (m *Manager) hastenVictim(source int, env *Env) {
 	hard := slices.IndexFunc(m.Thresholds, func(t Threshold) bool {
 		return t.Grace == 0 && m.sourceOf(t.Signal) == source && m.needsVictim(&t)
 	})
-	if !v.Soft || hard < 0 || !v.HoldsDisk && m.reclaimFirst(hard, env) {
+	if !v.Soft || hard < 0 {
+		return
+	}
+	if !v.HoldsDisk && (m.reclaimFirst(hard, env) || m.mayHoldLayers(&m.Thresholds[hard])) {
 		return
 	}
 	v.Soft = false

@@ -65,11 +65,16 @@ func TestReclaimBeforeAVictimIsHastened(t *testing.T) {
 		if h.collections != 1 || len(h.hastened) != 0 {
 			t.Fatalf("hastened %q after %d requests to remove containers", h.hastened, h.collections)
 		}
-		h.observeDisks(period, 2, available)
+		h.observeDisks(time.Second, 2, available)
 		if len(h.hastened) != 0 {
 			t.Errorf("hastened %q while containers are removed", h.hastened)
 		}
+		h.m.NoteRemoval(h.now)
 		h.collected, h.reclaimed = true, true
+		h.observeDisks(time.Second, 2, available)
+		if len(h.hastened) != 0 {
+			t.Errorf("hastened %q while the runtime may hold layers", h.hastened)
+		}
 		h.observeDisks(period, 2, available)
 		h.observeDisks(period, 2, available)
 		if len(h.hastened) != want || h.collections != 1 || h.reclaims != 1 || len(h.evicted) != 0 {

@@ -74,6 +74,22 @@ func TestStopFromBeforeTheEndHasTheWholeGracePeriod(t *testing.T) {
 	}
 }
 
+// So has one whose preStop hook runs then.
+func TestHookFromBeforeTheEndHasTheWholeGracePeriod(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		p := runningPod(func(*v1.Container) {})
+		stop := &Stop{StartedAt: t0, Grace: 30 * time.Second}
+		if ended {
+			stop.PreStop = Hook{Done: true, EndedAt: t0.Add(2 * time.Second)}
+		}
+		p.Containers[0].Stop = stop
+		p.ShutDown(12*time.Second, t0.Add(13*time.Second))
+		if got := stopTimeout(newHarness(t, p).planAt(13 * time.Second)); got != 12 {
+			t.Errorf("ended %t: it has %d s, want 12", ended, got)
+		}
+	}
+}
+
 // A pod that is hastened to no time at all has what every container has between TERM and KILL. What
 // has ended is not hastened.
 func TestHastenedToNothing(t *testing.T) {

@@ -93,8 +93,11 @@ func (p *Pod) beginStop(c *Container, grace time.Duration, reason string, env *E
 	if s := c.Stop; grace < s.Grace {
 		s.Grace = grace
 		// A stop that began before the end of the pod, as for a lost sandbox, has the whole of the pod's.
-		since := timer.Later(s.StartedAt, p.Termination.Since)
-		c.shortenStop(max(since.Add(grace).Sub(now), killAfterMin), true, env)
+		s.StartedAt = timer.Later(s.StartedAt, p.Termination.Since)
+		if !s.PreStop.EndedAt.IsZero() {
+			s.PreStop.EndedAt = timer.Later(s.PreStop.EndedAt, s.StartedAt)
+		}
+		c.shortenStop(max(s.StartedAt.Add(grace).Sub(now), killAfterMin), true, env)
 	}
 	if hastened := p.Termination.Hastened; hastened > 0 {
 		// A request whose time has passed may be lost. One that has time left ends the container sooner.

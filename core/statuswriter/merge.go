@@ -101,10 +101,21 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 // runsAgain reports whether a static pod runs whose mirror says that it has ended, as after a
 // shutdown of the node: the pod of a manifest is the same after each boot. One that is not always
 // restarted may have completed for good until a container of it runs. The API server lets the phase
-// go back, and a container only if it is always restarted. A kubelet writes such a status, too.
+// go back, and a container only if it is to be restarted. A kubelet writes such a status, too.
 func runsAgain(object *v1.Pod, desired *v1.PodStatus) bool {
+	stored := &object.Status
 	_, isMirror := object.Annotations[v1.MirrorPodAnnotationKey]
-	return isMirror && IsTerminal(&object.Status) && desired.Phase == v1.PodRunning &&
+	switch {
+	case !isMirror || !IsTerminal(stored):
+		return false
+	case IsTerminal(desired): // it has ended once more, before any status said that it ran
+		return slices.ContainsFunc(desired.ContainerStatuses, func(c v1.ContainerStatus) bool {
+			i := indexByName(stored.ContainerStatuses, c.Name, 0)
+			return i >= 0 && c.State.Terminated != nil && stored.ContainerStatuses[i].ContainerID != "" &&
+				c.RestartCount > stored.ContainerStatuses[i].RestartCount
+		})
+	}
+	return desired.Phase == v1.PodRunning &&
 		(object.Spec.RestartPolicy == v1.RestartPolicyAlways ||
 			slices.ContainsFunc(desired.ContainerStatuses, func(c v1.ContainerStatus) bool {
 				return c.State.Running != nil

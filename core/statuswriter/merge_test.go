@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"seedlet.dev/core/op"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 5, time.UTC)
@@ -357,5 +359,33 @@ func TestLeastStatus(t *testing.T) {
 		least.EphemeralContainerStatuses != nil || least.Reason != "Evicted" ||
 		len(least.Message) != leastMessageMax || len(status.Conditions[0].Message) != len(long) {
 		t.Errorf("%+v", least)
+	}
+}
+
+// The mirror of a static pod that has run again since its end has the later end, also if no status
+// said between them that it ran. A pod of the API server keeps the end that it has.
+func TestEndOfLaterRunOfStaticPod(t *testing.T) {
+	status := func(phase v1.PodPhase, reason string, restarts, exit int32) v1.PodStatus {
+		return v1.PodStatus{Phase: phase, Reason: reason, ContainerStatuses: []v1.ContainerStatus{{
+			Name: "c", RestartCount: restarts, ContainerID: fmt.Sprint("x://", restarts),
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: exit}}}}}
+	}
+	for _, c := range []struct {
+		annotation string
+		restarts   int32
+		want       v1.PodPhase
+	}{
+		{v1.MirrorPodAnnotationKey, 1, v1.PodSucceeded},
+		{v1.MirrorPodAnnotationKey, 0, v1.PodFailed},
+		{"other", 1, v1.PodFailed},
+	} {
+		e := &Entry{Stored: &v1.Pod{Status: status(v1.PodFailed, "Terminated", 0, 143)}}
+		e.Stored.Annotations = map[string]string{c.annotation: "u"}
+		desired := status(v1.PodSucceeded, "", c.restarts, 0)
+		got := e.merged(&desired, &op.Effects{})
+		if got.Phase != c.want || (got.Reason == "") != (c.want == v1.PodSucceeded) {
+			t.Errorf("%s, %d restarts: %s %q, want %s", c.annotation, c.restarts, got.Phase, got.Reason,
+				c.want)
+		}
 	}
 }

@@ -30,8 +30,7 @@ func (*apiTerminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	before, now := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
 	if !isTerminalPhase(before.Phase) ||
 		now.Phase == before.Phase && now.Reason == before.Reason && now.Message == before.Message ||
-		now.Phase == v1.PodRunning && now.Reason == "" && now.Message == "" &&
-			m.mayRunAgain(f.Write) {
+		m.mayRunAgain(f.Write) {
 		return nil
 	}
 	return findingf("pod %s/%s was reported as %s %s %q, and then as %s %s %q", f.Write.Namespace,
@@ -47,7 +46,22 @@ func (m *model) mayRunAgain(write *truth.Write) bool {
 	}
 	object := write.After.Pod
 	return isMirror(object) && slices.ContainsFunc(m.podsOfObject(object), func(p *pod) bool {
-		return p.static && p.spec != nil && !p.hasExitedForGood()
+		isEnded := isTerminalPhase(object.Status.Phase) && hasLaterRun(write.Before.Pod, object)
+		runs := object.Status.Phase == v1.PodRunning && object.Status.Reason == "" &&
+			object.Status.Message == "" && !p.hasExitedForGood()
+		return p.static && p.spec != nil && (p.shutDown || m.agentStartedAt.After(p.terminalAt)) &&
+			(isEnded || runs)
+	})
+}
+
+// hasLaterRun reports whether a status has the end of a run that is later than those of another.
+func hasLaterRun(before, after *v1.Pod) bool {
+	return slices.ContainsFunc(after.Status.ContainerStatuses, func(c v1.ContainerStatus) bool {
+		i := slices.IndexFunc(before.Status.ContainerStatuses, func(o v1.ContainerStatus) bool {
+			return o.Name == c.Name
+		})
+		return i >= 0 && c.State.Terminated != nil &&
+			c.RestartCount > before.Status.ContainerStatuses[i].RestartCount
 	})
 }
 

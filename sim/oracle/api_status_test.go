@@ -72,13 +72,18 @@ func TestMirrorRunsAgain(t *testing.T) {
 			s.store(1, before, after)
 		}
 	}
+	restart := func(s *script) {
+		s.wait(1)
+		s.AgentStarted(s.now)
+	}
 	announce := func(s *script) {
 		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ShutdownAnnounced})
 		s.wait(60)
 	}
 	runCases(t, []testCase{
-		{"is always restarted", "", runs(always, func(*script) {})},
-		{"has completed", "api-terminal-phase", runs(never, func(*script) {})},
+		{"with the next agent", "", runs(always, restart)},
+		{"with the same agent", "api-terminal-phase", runs(always, func(*script) {})},
+		{"has completed", "api-terminal-phase", runs(never, restart)},
 		{"while the machine shuts down", "api-terminal-phase", runs(always, announce)},
 		{"after a shutdown", "", runs(always, func(s *script) {
 			announce(s)

@@ -84,7 +84,8 @@ func (m *model) isLateCreate(key createKey, now time.Time) bool {
 	before := func(at time.Time) bool { return at.Before(m.agentStartedAt) }
 	sent, created := countOf(c.sentAt, before), countOf(c.createdAt, before)
 	c.createdAt = append(c.createdAt, now)
-	return sent > created && m.anyFaultPossible(c.sentAt[0], now, "CreateContainer")
+	return sent > created && len(c.createdAt) <= len(c.sentAt) &&
+		m.anyFaultPossible(c.sentAt[0], now, "CreateContainer")
 }
 
 func countOf(times []time.Time, counts func(time.Time) bool) (n int) {

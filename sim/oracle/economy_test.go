@@ -281,15 +281,19 @@ func TestEconomyOfCallsAboutOnePod(t *testing.T) {
 // The limits of a pod are written for its next sandbox, also if a resize has written them when the
 // last one was lost already.
 func TestLimitsWrittenWhenTheSandboxWasLost(t *testing.T) {
-	runCases(t, []testCase{
-		{"limits written when the sandbox was lost already", "", func(s *script) {
+	resized := func(after float64) func(*script) {
+		return func(s *script) {
 			settleEconomy(s)
 			s.changeSandbox(truth.SandboxStopped, "u1-s0")
-			s.wait(1)
+			s.wait(after)
 			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.CgroupCreated, Path: economyCgroup,
 				Limits: truth.Limits{CPUShares: 4}})
 			s.wait(20)
 			wroteAgain(s, economyCgroup)
-		}},
+		}
+	}
+	runCases(t, []testCase{
+		{"just after that", "", resized(1)},
+		{"when the agent knows it", "economy", resized(4)},
 	})
 }

@@ -517,6 +517,9 @@ func (m *model) knowsDisks() bool {
 	return !m.opts.ImagesApart || n.samples[fromNodefs] != nil && n.samples[fromImagefs] != nil
 }
 
+// reclaimTime is how long containers and images are removed, without a fault.
+const reclaimTime = reclaimBound
+
 // hastenVictims is called when a hard threshold is met: a victim that has the time of a soft one,
 // also one of an earlier agent, may be killed. For a file system, containers and images are
 // removed before a victim of something else is.
@@ -526,13 +529,14 @@ func (n *pressureModel) hastenVictims(m *model, source string, now time.Time) {
 			p.minGrace = min(p.minGrace, evictionGrace)
 		}
 	}
-	if n.victim == nil || !n.victimIsSoft {
+	hardSince := now
+	if n.victim != nil && source != fromNode && !isForDisk(n.victim.pressureMessage) {
+		hardSince = now.Add(reclaimTime)
+	}
+	if n.victim == nil || !n.victimIsSoft && !hardSince.Before(n.victimHardSince) {
 		return
 	}
-	n.victimIsSoft, n.victimHardSince = false, now
-	if source != fromNode && !isForDisk(n.victim.pressureMessage) {
-		n.victimHardSince = now.Add(reclaimBound)
-	}
+	n.victimIsSoft, n.victimHardSince = false, hardSince
 	if at := n.victimHardSince.Add(evictionGrace + victimEndBound); at.Before(n.victimDeadline) {
 		n.victimDeadline = at
 	}

@@ -263,7 +263,8 @@ func (*nodePressure) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 	}
 	if v := n.victim; v != nil && !n.victimIsSoft && v.liveContainers > 0 &&
 		now.Sub(n.victimHardSince) > victimEndBound &&
-		!m.anyFaultPossible(n.victimHardSince.Add(-reclaimBound), now, victimCalls...) {
+		!m.anyFaultPossible(n.victimHardSince.Add(-reclaimTime), now, victimCalls...) &&
+		!m.anyFaultPossible(n.victimHardSince.Add(-reclaimTime), now, "RemoveContainer") {
 		return findingf("a hard threshold leaves pod %s a second, but the pod has run for %v since", v,
 			now.Sub(n.victimHardSince).Round(time.Second))
 	}
