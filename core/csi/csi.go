@@ -87,6 +87,8 @@ type Env struct {
 	// whether a pod is known, or may become known.
 	CleansUp   bool
 	IsKnownPod func(uid string) bool
+	// SELinux reports whether SELinux is enabled on the machine.
+	SELinux bool
 	// EnqueuePod plans a pod, EnqueuePods all of them.
 	EnqueuePod  func(uid string)
 	EnqueuePods func()

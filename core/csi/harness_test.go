@@ -42,6 +42,7 @@ type node struct {
 	logs    []string
 
 	cleansUp bool
+	selinux  bool
 	lies     int               // publications that the driver only says to have made
 	files    map[string]string // by path; directories have "/"
 	mounts   []world.Mount
@@ -94,6 +95,7 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
+		SELinux:     n.selinux,
 		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
 		SaysInUse:   func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
 		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
@@ -404,7 +406,7 @@ func (n *node) performFS(body any) (any, *world.Error) {
 	case *world.ListMounts:
 		listed := &world.MountsListed{}
 		for _, m := range n.mounts {
-			if m.Path == b.Path || strings.HasPrefix(m.Path, b.Path+"/") {
+			if m.Path == b.Path || strings.HasPrefix(m.Path, strings.TrimSuffix(b.Path, "/")+"/") {
 				listed.Mounts = append(listed.Mounts, m)
 			}
 		}

@@ -83,6 +83,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.Bound, p.Sized = p.Block, true // a device may not be held or linked yet since a reboot
+		p.LabelsKnown = p.Block || !env.SELinux
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {

@@ -124,6 +124,10 @@ type Publication struct {
 	Linked bool `json:"linked,omitempty"`
 	// Sized reports whether the volume had the size of its claim before the pod got it.
 	Sized bool `json:"sized,omitempty"`
+	// LabelsKnown reports whether it is known if the runtime has to relabel the files for SELinux:
+	// Relabel, which is set if their file system has labels that can be changed.
+	LabelsKnown bool `json:"labelsKnown,omitempty"`
+	Relabel     bool `json:"relabel,omitempty"`
 	// GroupSet reports whether the files belong to the group of the pod, if they have to.
 	GroupSet    bool      `json:"groupSet,omitempty"`
 	PublishedAt time.Time `json:"publishedAt,omitzero"`
@@ -293,6 +297,8 @@ type UseState struct {
 	Ready    bool
 	Problem  string // why it is not ready, or cannot be refreshed; may be empty
 	Failures int
+	// Relabel is set if the runtime has to relabel the files for SELinux.
+	Relabel bool
 }
 
 // Use declares that a pod needs a volume, and returns how far that is. Declaring it again changes
@@ -397,6 +403,7 @@ func (v *Volume) stateOf(u *Use) UseState {
 	p := v.Publications[u.target()]
 	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
+	state.Relabel = state.Ready && p.Relabel
 	if !state.Ready && state.Problem == "" {
 		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
 	}
@@ -410,7 +417,8 @@ func (p *Publication) isReady() bool {
 
 // isGiven reports whether a publication is what and where containers get it.
 func (p *Publication) isGiven() bool {
-	return p.State == Done && p.Checked && p.GroupSet && (!p.Block || p.Bound && p.Held && p.Linked)
+	return p.State == Done && p.Checked && p.LabelsKnown && p.GroupSet &&
+		(!p.Block || p.Bound && p.Held && p.Linked)
 }
 
 // UseStateOf returns how far a declared use is; the zero state if it is not declared.

@@ -105,6 +105,8 @@ type Shared struct {
 	// failed. Failures is how often in a row.
 	Problem  string
 	Failures int
+	// Relabel is set if the runtime has to relabel its files for SELinux.
+	Relabel bool
 }
 
 // Operation is an operation that a volume needs.
@@ -218,6 +220,9 @@ func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
 	}
 	shared := pod.Shared(*v.Backing.CSI)
 	v.UpToDate, v.Ready = shared.Ready, v.Ready || shared.Ready
+	if shared.Ready {
+		v.Backing.Relabel = shared.Relabel
+	}
 	v.Problem, v.Failures, v.FailedStep = shared.Problem, shared.Failures, stepShared
 	return true
 }
