@@ -21,6 +21,9 @@ type Attachment struct {
 	// Since is since when the volume waits to be attached.
 	Since    time.Time `json:"since,omitzero"`
 	Attempts Attempts  `json:"attempts,omitzero"`
+	// Overdue is set if a pod has waited so long that it is asked why: the node may have as many
+	// volumes as it can.
+	Overdue bool `json:"overdue,omitempty"`
 }
 
 // attachOverdue is when a pod reports that a volume is still not attached, and how often again
@@ -60,18 +63,25 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 		env.ReportsInUse()
 		return false, n.reportOverdue(v, env)
 	}
+	subject := subjectAttach
 	if !isAttached(env.Object, v.name()) {
-		return false, n.reportOverdue(v, env)
+		wake = n.reportOverdue(v, env)
+		if !a.Overdue {
+			return false, wake
+		}
+		subject = subjectOverdue
 	}
-	v.issueWithin(subjectAttach, apiTimeout,
+	a.Overdue = false
+	v.issueWithin(subject, apiTimeout,
 		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)}, env)
-	return false, time.Time{}
+	return false, wake
 }
 
 // reportOverdue has the pods of a volume report that they wait for its attachment, after a while
 // and then again, and returns when that is.
 func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 	now := env.Effects.Now()
+	d, _ := env.driverObject(v.Driver)
 	overdue := func(u *Use) time.Time {
 		return timer.Later(u.Since, v.Attachment.Since).
 			Add(time.Duration(u.Attempts.Failures+1) * attachOverdue)
@@ -81,6 +91,7 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		at := overdue(u)
 		if !now.Before(at) {
+			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0
 			u.Attempts.Failures++
 			u.Attempts.Problem = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], "+
 				"unattached volumes=[%s], failed to process volumes=[]: context deadline exceeded", u.Volume,
@@ -136,11 +147,35 @@ func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
 const resourceExhausted = 8
 
 // noteAttachError has the driver asked again how many volumes the node can have, if it has failed
-// to attach one because there are too many (MutableCSINodeAllocatableCount).
-func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) {
+// to attach one because there are too many, and reports whether it has
+// (MutableCSINodeAllocatableCount).
+func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) (isFull bool) {
 	d, _ := env.driverObject(v.Driver)
-	if err.ErrorCode != nil && *err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0 {
+	isFull = err.ErrorCode != nil && *err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0
+	if isFull {
 		n.askAgain(v.Driver, env)
+	}
+	return isFull
+}
+
+// handleOverdue applies the VolumeAttachment of a volume that pods have waited long for. If the
+// node has too many volumes for it, those pods fail: their controllers can make others, which the
+// scheduler binds by the new number (WaitForAttachAndMount in pkg/kubelet/volumemanager). Any other
+// answer says nothing: it is asked again when a pod has waited that long once more.
+func (n *Node) handleOverdue(v *Volume, ev world.Event, env *Env) {
+	read, ok := ev.Body.(*world.ObjectRead)
+	if ev.Err != nil || !ok || read.Object.Attachment == nil {
+		return
+	}
+	status := &read.Object.Attachment.Status
+	if status.Attached || status.AttachError == nil || !n.noteAttachError(v, status.AttachError, env) {
+		return
+	}
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		if u := v.Uses[target]; u.Attempts.Failures > 0 { // else it is of a pod that came meanwhile
+			u.NodeFull = true
+			env.EnqueuePod(u.UID)
+		}
 	}
 }
 

@@ -48,6 +48,8 @@ type node struct {
 	mounts   []world.Mount
 	csiNode  *storagev1.CSINode
 	claim    *v1.PersistentVolumeClaim // of the tests of expansion
+	// attachment is the status of all VolumeAttachments; nil: they are attached.
+	attachment *storagev1.VolumeAttachmentStatus
 
 	heldDevices map[string]bool     // by path
 	withdraws   bool                // a write of the Node may take back what is in use
@@ -459,9 +461,13 @@ func (n *node) performMount(body any) (any, *world.Error) {
 
 func (n *node) performAPI(body any) (any, *world.Error) {
 	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceAttachments {
+		status := storagev1.VolumeAttachmentStatus{Attached: true,
+			AttachmentMetadata: map[string]string{"disk": "7"}}
+		if n.attachment != nil {
+			status = *n.attachment
+		}
 		return &world.ObjectRead{Object: world.Object{Attachment: &storagev1.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: get.Name}, Status: storagev1.VolumeAttachmentStatus{
-				Attached: true, AttachmentMetadata: map[string]string{"disk": "7"}}}}}, nil
+			ObjectMeta: metav1.ObjectMeta{Name: get.Name}, Status: status}}}, nil
 	}
 	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceClaims {
 		return &world.ObjectRead{Object: world.Object{Claim: n.claim.DeepCopy()}}, nil

@@ -96,6 +96,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 // The subjects of operations on a volume; those on a publication are followed by its target.
 const (
 	subjectAttach    = "attachment"
+	subjectOverdue   = "overdue"
 	subjectStaging   = "staging"
 	subjectUnstaging = "unstaging"
 	subjectUse       = "use/"
@@ -154,6 +155,8 @@ func (n *Node) HandleVolumeCompletion(id world.OpID, r op.Record, ev world.Event
 	case subjectAttach:
 		n.handleAttachment(v, ev, env)
 		n.enqueueUsers(v, env)
+	case subjectOverdue:
+		n.handleOverdue(v, ev, env)
 	case subjectStaging:
 		n.handleStaging(v, r, ev, env)
 		n.enqueueUsers(v, env)

@@ -180,6 +180,8 @@ type Use struct {
 	Since    time.Time `json:"since"` // since when the use is declared
 	Attempts Attempts  `json:"attempts,omitzero"`
 	Tokens   token.Set `json:"tokens,omitzero"`
+	// NodeFull is set if the volume was not attached because the node has too many.
+	NodeFull bool `json:"nodeFull,omitempty"`
 }
 
 // TargetOf identifies a publication of a volume.
@@ -299,6 +301,9 @@ type UseState struct {
 	Failures int
 	// Relabel is set if the runtime has to relabel the files for SELinux.
 	Relabel bool
+	// NodeFull is set if the pod waits in vain: the node has too many volumes to have this one
+	// attached.
+	NodeFull bool
 }
 
 // Use declares that a pod needs a volume, and returns how far that is. Declaring it again changes
@@ -403,7 +408,7 @@ func (v *Volume) stateOf(u *Use) UseState {
 	p := v.Publications[u.target()]
 	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
-	state.Relabel = state.Ready && p.Relabel
+	state.Relabel, state.NodeFull = state.Ready && p.Relabel, !state.Ready && u.NodeFull
 	if !state.Ready && state.Problem == "" {
 		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
 	}

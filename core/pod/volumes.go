@@ -87,10 +87,31 @@ func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 		return false
 	}
 	view := p.volumeView(env)
-	if p.issueVolumeOperation(view, env, w) {
+	if p.issueVolumeOperation(view, env, w) || p.endAtVolumeLimit(env) {
 		return false
 	}
 	return p.Storage.Volumes.Ready(&p.Spec.Spec)
+}
+
+// ReasonVolumeLimit is the reason of a pod that ends because the node has too many volumes to have
+// one of the pod attached (VolumeAttachmentLimitExceededReason in pkg/kubelet/volumemanager).
+const ReasonVolumeLimit = "VolumeAttachmentLimitExceeded"
+
+// endAtVolumeLimit ends a pod that waits in vain for a volume, as a rejected one: its controller
+// makes another one, which the scheduler binds by what the drivers say now. It reports whether it
+// has.
+func (p *Pod) endAtVolumeLimit(env *Env) bool {
+	message := p.Storage.Volumes.LimitMessage(&p.Spec.Spec)
+	if message == "" || p.HasUnknownExits() { // the pod may have completed before
+		return false
+	}
+	p.recordEvent(env, "", warning, ReasonVolumeLimit, "%s", message)
+	if env.CountRejection != nil {
+		env.CountRejection(ReasonVolumeLimit)
+	}
+	p.startTermination(Termination{Reason: ReasonVolumeLimit, Message: "Pod was rejected: " + message,
+		Phase: v1.PodFailed, Grace: p.GracePeriod()}, env.Effects.Now())
+	return true
 }
 
 // workOfFile is what a file of a volume counts as work of a step, in bytes: its content is not
