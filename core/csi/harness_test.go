@@ -41,6 +41,8 @@ type node struct {
 	planned []string        // pods, since the test looked last
 	logs    []string
 
+	events   []string     // of pods: UID, reason and message
+	canceled []world.OpID // operations
 	cleansUp bool
 	selinux  bool
 	lies     int               // publications that the driver only says to have made
@@ -212,6 +214,12 @@ func (n *node) carryOut(e world.Effect) {
 	if l, isLog := e.Body.(*world.Log); isLog {
 		n.logs = append(n.logs, strings.TrimSpace(fmt.Sprintln(append([]any{l.Message},
 			l.Fields...)...)))
+	}
+	switch b := e.Body.(type) {
+	case *world.RecordEvent:
+		n.events = append(n.events, fmt.Sprintf("%s %s %s", b.Regarding.UID, b.Reason, b.Message))
+	case *world.CancelOperation:
+		n.canceled = append(n.canceled, b.Operation)
 	}
 	if e.Op == 0 {
 		return

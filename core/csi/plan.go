@@ -40,7 +40,10 @@ func (v *Volume) isGone() bool {
 // still lets go of another, and so that no pod gets what is about to be taken away.
 func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	var wake time.Time
-	if v.Op != 0 || !n.Search.Passed {
+	if v.Op != 0 {
+		return n.watchGroup(v, env)
+	}
+	if !n.Search.Passed {
 		return wake
 	}
 	if !env.CleansUp && len(v.Publications) >= len(v.Uses) { // nothing else plans it once it does

@@ -267,10 +267,7 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 		env.EnqueuePod(u.UID)
 		return false, n.republishAt(v, p, env)
 	}
-	path := n.publishedPath(p)
-	v.issueAt(path, subjectUse+u.target(), groupTimeout,
-		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch}, env)
-	return true, time.Time{}
+	return true, n.shareWithGroup(v, u, p, env)
 }
 
 // StatsRequest returns the request for the usage of a volume where it is published for a use, and

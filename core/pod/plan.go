@@ -113,6 +113,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 	p.checkObjectBytes(env, &w)
 	p.watchVolumes(env, &w)
 	p.restoreRound()
+	p.watchGroup(env, &w)
 	for range stageStepsMax {
 		before := p.Stage
 		switch p.Stage {
