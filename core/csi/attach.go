@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -202,8 +203,8 @@ func (v *Volume) mustStay() bool {
 
 // VolumesInUse returns the names of the volumes that are not to be detached, sorted, and whether
 // they are known. Node is the object that names those from before: while it is not known whether
-// the volumes of a driver are attached at all, or while the search could not read everything, they
-// stay as they are.
+// the volumes of a driver are attached at all, or while they may be in what the search could not
+// read, they stay as they are.
 func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeName, known bool) {
 	for _, name := range n.VolumeNames() {
 		v := n.Volumes[name]
@@ -215,11 +216,13 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 			names = append(names, v1.UniqueVolumeName(name))
 		}
 	}
-	if !n.Search.Complete() {
-		names = append(names, node.Status.VolumesInUse...)
-		slices.Sort(names)
-		names = slices.Compact(names)
+	for _, name := range node.Status.VolumesInUse {
+		driver, _, _ := strings.Cut(strings.TrimPrefix(string(name), uniquePrefix), "^")
+		if n.Volumes[string(name)] == nil && n.hides(driver, nil) {
+			names = append(names, name)
+		}
 	}
+	slices.Sort(names)
 	return names, n.Enabled && n.Search.Passed
 }
 

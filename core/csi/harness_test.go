@@ -41,15 +41,16 @@ type node struct {
 	planned []string        // pods, since the test looked last
 	logs    []string
 
-	events   []string     // of pods: UID, reason and message
-	canceled []world.OpID // operations
-	cleansUp bool
-	selinux  bool
-	lies     int               // publications that the driver only says to have made
-	files    map[string]string // by path; directories have "/"
-	mounts   []world.Mount
-	csiNode  *storagev1.CSINode
-	claim    *v1.PersistentVolumeClaim // of the tests of expansion
+	events     []string     // of pods: UID, reason and message
+	canceled   []world.OpID // operations
+	cleansUp   bool
+	selinux    bool
+	unreadable map[string]bool   // directories and files, by path
+	lies       int               // publications that the driver only says to have made
+	files      map[string]string // by path; directories have "/"
+	mounts     []world.Mount
+	csiNode    *storagev1.CSINode
+	claim      *v1.PersistentVolumeClaim // of the tests of expansion
 	// attachment is the status of all VolumeAttachments; nil: they are attached.
 	attachment *storagev1.VolumeAttachmentStatus
 
@@ -252,7 +253,9 @@ func (n *node) release(call string) *node {
 func (n *node) complete(e world.Effect) {
 	ev := world.Event{Time: n.now, Op: e.Op}
 	call := world.CallName(e.Body)
-	if f := n.fail[call]; f != nil && f.times != 0 {
+	if n.isUnreadable(e.Body) {
+		ev.Err = world.Errorf(world.KindInternal, call, "input/output error")
+	} else if f := n.fail[call]; f != nil && f.times != 0 {
 		f.times--
 		if ev.Err = f.err; f.effect {
 			n.perform(e.Body)
@@ -283,6 +286,17 @@ func (n *node) complete(e world.Effect) {
 	for _, e := range slices.Clone(n.effects.List()) {
 		n.carryOut(e)
 	}
+}
+
+// isUnreadable reports whether a request reads what cannot be read.
+func (n *node) isUnreadable(body any) bool {
+	switch b := body.(type) {
+	case *world.ListDir:
+		return n.unreadable[b.Path]
+	case *world.ReadFiles:
+		return n.unreadable[b.Path]
+	}
+	return false
 }
 
 func notFoundErr(what string) *world.Error {

@@ -18,7 +18,7 @@ func (n *Node) mayUnpublish(v *Volume, target string, env *Env) bool {
 // mayUnstage reports whether nothing needs a staged volume any more, and it is known what is
 // published from it.
 func (n *Node) mayUnstage(v *Volume, env *Env) bool {
-	return v.Staging != Staging{} && n.Search.Complete() && env.CleansUp
+	return v.Staging != Staging{} && env.CleansUp && !n.hides(v.Driver, v)
 }
 
 // unpublish issues the next operation that undoes a publication, and reports whether it has. Until
