@@ -45,6 +45,7 @@ type node struct {
 	canceled   []world.OpID // operations
 	cleansUp   bool
 	selinux    bool
+	mountGroup bool              // the driver gives volumes to groups
 	unreadable map[string]bool   // directories and files, by path
 	lies       int               // publications that the driver only says to have made
 	files      map[string]string // by path; directories have "/"
@@ -317,7 +318,8 @@ func (n *node) perform(body any) (any, *world.Error) {
 	case *world.GetCSINodeInfo:
 		n.calls = append(n.calls, "info")
 		return &world.CSINodeInfo{NodeID: "id-1", VolumesMax: 9, Topology: map[string]string{"zone": "a"},
-			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true}}, nil
+			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true,
+				VolumeMountGroup: n.mountGroup}}, nil
 	case *world.CreateToken:
 		return &world.TokenCreated{Token: "token-1", ExpirationSeconds: 3600}, nil
 	case *world.ShareWithGroup:
