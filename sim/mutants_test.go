@@ -2848,6 +2848,61 @@ var mutants = []mutant{
 		new:      "		if !v.mustStay() && v.Op == 0 {",
 		scenario: "block", plan: "detached-during-operation.yaml",
 	},
+	{ // csi-volumes
+		name:     "an inline volume has the handle of a pod of the same name",
+		file:     "core/csi/use.go",
+		old:      "u.Handle = EphemeralHandle(u.UID, v.Name)",
+		new:      "u.Handle = EphemeralHandle(u.PodName, v.Name)",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-volumes
+		name:     "a CSI volume is published at another path in the directory of its pod",
+		file:     "core/csi/volume.go",
+		old:      "	return n.publicationDir(p) + \"/\" + mountDir",
+		new:      "	return n.publicationDir(p) + \"/\" + mountDir + \"-\" + p.UID",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-volumes
+		name:     "a volume that was found is unpublished although its pod is known",
+		file:     "core/csi/release.go",
+		old:      "p.Released || env.CleansUp && !env.IsKnownPod(p.UID))",
+		new:      "p.Released || n.Search.Found > 0)",
+		scenario: "csi-churn", seeds: "1-100",
+	},
+	{ // csi-data
+		name: "the agent unmounts a published volume itself",
+		file: "core/csi/release.go",
+		old: "v.call(subject, &world.UnpublishVolume{Driver: session.driver(v.Driver), " +
+			"Handle: v.Handle,\n\t\t\tTargetPath: n.publishedPath(p)}, env)",
+		new:      "v.call(subject, &world.Unmount{Path: n.publishedPath(p)}, env)",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-data
+		name: "the agent unmounts a staged volume itself",
+		file: "core/csi/release.go",
+		old: "v.call(subjectUnstaging, &world.UnstageVolume{Driver: session.driver(v.Driver)," +
+			"\n\t\t\tHandle: v.Handle, StagingPath: n.stagingPath(v)}, env)",
+		new:      "v.call(subjectUnstaging, &world.Unmount{Path: n.stagingPath(v)}, env)",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-order
+		name: "the next agent stages a volume at another place",
+		file: "core/csi/volume.go",
+		old:  "sha256.Sum256([]byte(v.Handle)))",
+		new: "sha256.Sum256([]byte(v.Handle+" +
+			"fmt.Sprint(n.Search.Found > 0 && v.Driver == \"csi-0.test\"))))",
+		scenario: "csi-churn", seeds: "1-100",
+	},
+	{ // csi-order
+		name: "a repeated call stages a volume at another place",
+		file: "core/csi/volume.go",
+		old:  "	return n.stagingDir(v) + \"/\" + globalMount\n",
+		new: "	return n.stagingDir(v) + \"/\" + globalMount + " +
+			"fmt.Sprint(v.Staging.Attempts.Failures)\n",
+		also: &edit{"core/csi/stage.go", "		v.failStaging(ev.Time, ev.Err.Message)\n",
+			"		v.failStaging(ev.Time, ev.Err.Message)\n		s.DirsMade = 0\n"},
+		scenario: "csi-churn", seeds: "1-100",
+	},
 	{
 		name:     "a pod waits for ever for a volume that the node has no room for",
 		file:     "core/csi/attach.go",
