@@ -2899,8 +2899,8 @@ var mutants = []mutant{
 		old:  "	return n.stagingDir(v) + \"/\" + globalMount\n",
 		new: "	return n.stagingDir(v) + \"/\" + globalMount + " +
 			"fmt.Sprint(v.Staging.Attempts.Failures)\n",
-		also: &edit{"core/csi/stage.go", "		v.failStaging(ev.Time, ev.Err.Message)\n",
-			"		v.failStaging(ev.Time, ev.Err.Message)\n		s.DirsMade = 0\n"},
+		also: &edit{"core/csi/stage.go", "		v.failStaging(ev.Time, ev.Err.Message, env)\n",
+			"		v.failStaging(ev.Time, ev.Err.Message, env)\n		s.DirsMade = 0\n"},
 		scenario: "csi-churn", seeds: "1-100",
 	},
 	{

@@ -43,6 +43,7 @@ type node struct {
 
 	events     []string     // of pods: UID, reason and message
 	canceled   []world.OpID // operations
+	counted    []string     // operations on volumes
 	cleansUp   bool
 	selinux    bool
 	mountGroup bool              // the driver gives volumes to groups
@@ -101,11 +102,14 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		SELinux:     n.selinux,
-		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
-		SaysInUse:   func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
-		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
-		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
+		SELinux:    n.selinux,
+		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },
+		SaysInUse:  func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
+		IsKnownPod: func(uid string) bool { return n.pods[uid] },
+		EnqueuePod: func(uid string) { n.planned = append(n.planned, uid) },
+		Count: func(driver string, o Operation, took time.Duration, failed bool) {
+			n.counted = append(n.counted, fmt.Sprintf("%s %v %v", o, took, failed))
+		},
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
 	}
 }

@@ -68,6 +68,8 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		previous := env.Effects.WorkOn(u.UID)
 		issued, at := n.planUse(v, u, env)
+		v.beginMount(u, env)
+		v.endMount(u, false, env)
 		env.Effects.WorkOn(previous)
 		if wake = timer.Soonest(wake, at); issued {
 			return wake

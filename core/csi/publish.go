@@ -64,6 +64,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	}
 	if err != nil {
 		u.fail(now, err.Error())
+		v.endMount(u, true, env)
 		env.EnqueuePod(u.UID)
 		return false, u.Attempts.NotBefore
 	}
@@ -139,6 +140,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	if p.Removal != (Removal{}) { // its removal had started, and the directory may be gone
 		p.Removal, p.DirMade, p.DataWritten = Removal{}, false, false
+		p.UndoneSince = time.Time{}
 	}
 	dir, subject := n.publicationDir(p), subjectUse+u.target()
 	switch {
@@ -204,7 +206,11 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		}
 	}
 	p.Fresh = false
-	if ev.Err == nil && u != nil && p.isReady() {
+	switch {
+	case u == nil:
+	case ev.Err != nil:
+		v.endMount(u, true, env)
+	case p.isReady():
 		u.Attempts.succeed()
 	}
 }

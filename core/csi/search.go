@@ -28,6 +28,9 @@ type Search struct {
 	// Found and Unread count the publications that were found, and those without readable data.
 	Found  uint64 `json:"found,omitempty"`
 	Unread uint64 `json:"unread,omitempty"`
+	// Cleanings counts the removals of the latter that have ended, FailedCleanings those that failed.
+	Cleanings       uint64 `json:"cleanings,omitempty"`
+	FailedCleanings uint64 `json:"failedCleanings,omitempty"`
 }
 
 // Item is a part of the search.

@@ -99,6 +99,8 @@ type Staging struct {
 	Removal     Removal  `json:"removal,omitzero"`
 	Attempts    Attempts `json:"attempts,omitzero"`
 	Undoing     Attempts `json:"undoing,omitzero"` // to undo it
+	// UndoneSince is since when it is being undone; zero: it is not.
+	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
 
 // Publication is the volume in the directory of a pod.
@@ -137,6 +139,8 @@ type Publication struct {
 	PublishedAt  time.Time `json:"publishedAt,omitzero"`
 	Removal      Removal   `json:"removal,omitzero"`
 	Attempts     Attempts  `json:"attempts,omitzero"` // to undo it
+	// UndoneSince is since when it is being undone; zero: it is not.
+	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
 
 // Removal is how far the removal of a directory is. It begins when the volume has no State there,
@@ -181,9 +185,11 @@ type Use struct {
 	// HasRun reports whether the pod has containers: they were created after its volumes.
 	HasRun bool `json:"hasRun,omitempty"`
 
-	Since    time.Time `json:"since"` // since when the use is declared
-	Attempts Attempts  `json:"attempts,omitzero"`
-	Tokens   token.Set `json:"tokens,omitzero"`
+	Since time.Time `json:"since"` // since when the use is declared
+	// MountSince is since when the pod is being given the volume; zero: it is not.
+	MountSince time.Time `json:"mountSince,omitzero"`
+	Attempts   Attempts  `json:"attempts,omitzero"`
+	Tokens     token.Set `json:"tokens,omitzero"`
 	// NodeFull is set if the volume was not attached because the node has too many.
 	NodeFull bool `json:"nodeFull,omitempty"`
 }

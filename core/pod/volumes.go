@@ -151,6 +151,11 @@ func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
 		step.Body), step.Item)
 }
 
+// MeasuresVolume reports whether an operation with a subject measures a volume of a pod.
+func MeasuresVolume(subject string) bool {
+	return strings.HasPrefix(subject, subjectMeasure+string(localstorage.VolumeItem)+"/")
+}
+
 // localStorage returns what measurements depend on. A pod with live containers has its volumes,
 // also one that ends and of which this agent has not inspected them.
 func (p *Pod) localStorage(env *Env) *localstorage.Pod {
