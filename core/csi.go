@@ -25,6 +25,8 @@ func (a *Agent) csiEnv() *csi.Env {
 			return s.NodeObject.SaysInUse(a.nodeObject(), v1.UniqueVolumeName(name))
 		},
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
+		SELinux:     s.Boot.Machine.SELinux,
+		Count:       s.Metrics.recordCSIOperation,
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,
 		EnqueuePods: a.enqueuePods,

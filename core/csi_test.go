@@ -119,3 +119,35 @@ func TestPodWithInlineVolume(t *testing.T) {
 		t.Errorf("got %q", driver.calls)
 	}
 }
+
+// The operations on a volume are counted by its driver, and so are the measurements of it.
+func TestCSIMetrics(t *testing.T) {
+	n, _ := bootWithDriver(inlinePod())
+	answer := n.answer
+	n.answer = func(effect any) any {
+		switch effect.(type) {
+		case *world.GetCSINodeInfo:
+			return &world.CSINodeInfo{NodeID: "id-1", Capabilities: world.CSICapabilities{Stats: true}}
+		case *world.GetVolumeStats:
+			return &world.CSIVolumeStats{CapacityBytes: 7}
+		}
+		return answer(effect)
+	}
+	n.observeSockets("/d-reg")
+	n.advance(2 * time.Minute)
+	const operations = "storage_operation_duration_seconds kubernetes.io/csi:d "
+	const measured = "kubelet_volume_metric_collection_duration_seconds d"
+	n.expectMetrics(t, "running", map[string]float64{operations + "volume_mount success false": 1,
+		"reconstruct_volume_operations_total": 0})
+	if got := n.metricValues()[measured]; got < 1 {
+		t.Errorf("%v measurements, want some", got)
+	}
+	n.markDeleted("default/web", 0)
+	n.advance(time.Minute)
+	n.expectMetrics(t, "removed", map[string]float64{operations + "volume_unmount success false": 1})
+	for name := range n.metricValues() {
+		if strings.Contains(name, "kubernetes.io/csi volume_") {
+			t.Errorf("%s: the driver is missing", name)
+		}
+	}
+}

@@ -336,9 +336,7 @@ func (a *Agent) addKubeletDurationMetrics(m *metricList) {
 	m.addHistograms("kubelet_pod_worker_duration_seconds",
 		"Time for which a pod has operations in flight without a break.", t.WorkerDuration,
 		defaultBounds, "operation_type")
-	m.addHistograms("storage_operation_duration_seconds", "Time that it took to set up a volume of a "+
-		"pod, or to unmount those of a pod together.", t.VolumeOperations, volumeOperationBounds,
-		"volume_plugin", "operation_name", "status", "migrated")
+	a.addKubeletVolumeMetrics(m)
 	for _, c := range []struct {
 		reason string
 		count  uint64
@@ -349,6 +347,27 @@ func (a *Agent) addKubeletDurationMetrics(m *metricList) {
 	m.addHistograms("kubelet_image_pull_duration_seconds",
 		"Duration of successful image pulls, by the size of the image.", t.ImagePulls,
 		imagePullBounds, "image_size_in_bytes")
+}
+
+// addKubeletVolumeMetrics adds the kubelet's metrics about what is done with volumes.
+func (a *Agent) addKubeletVolumeMetrics(m *metricList) {
+	t, search := &a.state.Metrics, &a.state.CSI.Search
+	m.addHistograms("storage_operation_duration_seconds", "Time that it took to set up a volume of a "+
+		"pod, or to unmount those of a pod together; of volumes of CSI drivers, of each by itself, also "+
+		"to unstage and to expand it.", t.VolumeOperations, volumeOperationBounds, "volume_plugin",
+		"operation_name", "status", "migrated")
+	m.addHistograms("kubelet_volume_metric_collection_duration_seconds", "Duration of measurements "+
+		"of volumes, by what was asked: du for a tree of files, statfs for a file system, or a CSI "+
+		"driver.", t.VolumesMeasured, defaultBounds, "metric_source")
+	m.addCounter("reconstruct_volume_operations_total", "Volumes of CSI drivers in directories of "+
+		"pods that were found when the agent started.", search.Found)
+	m.addCounter("reconstruct_volume_operations_errors_total", "Volumes of CSI drivers that were "+
+		"found when the agent started, and of which no data could be read.", search.Unread)
+	m.addCounter("force_cleaned_failed_volume_operations_total", "Attempts to remove the directory "+
+		"of a volume of a CSI driver of which no data could be read.", search.Cleanings)
+	m.addCounter("force_cleaned_failed_volume_operation_errors_total", "Failed attempts to remove "+
+		"the directory of a volume of a CSI driver of which no data could be read.",
+		search.FailedCleanings)
 }
 
 // addKubeletRelistMetrics adds the kubelet's metrics about relists.

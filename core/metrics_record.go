@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/op"
@@ -76,6 +77,8 @@ type Metrics struct {
 	ImagePulls     metrics.Histograms `json:"imagePulls,omitempty"` // by class of image size
 	// VolumeOperations are by plugin, operation and status.
 	VolumeOperations metrics.Histograms `json:"volumeOperations,omitempty"`
+	// VolumesMeasured are the measurements of volumes, by what was asked.
+	VolumesMeasured metrics.Histograms `json:"volumesMeasured,omitempty"`
 	// FirstNetworkPodStart is the first duration in PodStartSLI of a pod with a network of its own;
 	// nil before that.
 	FirstNetworkPodStart *time.Duration `json:"firstNetworkPodStart,omitempty"`
@@ -312,12 +315,28 @@ func (t *Metrics) recordImageRequest(policy v1.PullPolicy, result *image.Result)
 // recordVolumeOperation records an operation on a volume. No volume is migrated to CSI.
 func (t *Metrics) recordVolumeOperation(plugin volume.Plugin, operation pod.VolumeOperation,
 	took time.Duration, failed bool) {
+	t.recordOperation(volume.PluginLabels[plugin], string(operation), took, failed)
+}
+
+// recordCSIOperation records an operation on a volume of a CSI driver.
+func (t *Metrics) recordCSIOperation(driver string, operation csi.Operation, took time.Duration,
+	failed bool) {
+	t.recordOperation(volume.PluginLabels[volume.CSIPlugin]+":"+driver, string(operation), took,
+		failed)
+}
+
+func (t *Metrics) recordOperation(plugin, operation string, took time.Duration, failed bool) {
 	status := "success"
 	if failed {
 		status = "fail-unknown"
 	}
-	t.VolumeOperations.Observe(volume.PluginLabels[plugin]+" "+string(operation)+" "+status+" false",
-		volumeOperationBounds, took)
+	t.VolumeOperations.Observe(plugin+" "+operation+" "+status+" false", volumeOperationBounds, took)
+}
+
+// recordVolumeMeasured records how long the measurement of a volume took, by what was asked: "du"
+// for a tree of files, "statfs" for a file system, or the name of a CSI driver.
+func (t *Metrics) recordVolumeMeasured(source string, r op.Record, now time.Time) {
+	t.VolumesMeasured.Observe(source, defaultBounds, now.Sub(r.IssuedAt))
 }
 
 // recordStatusWrite records that a change of a pod's status was written.
@@ -338,6 +357,10 @@ func (a *Agent) recordCompletion(r op.Record, ev world.Event) {
 		return
 	}
 	switch r.Call {
+	case "MeasureTree":
+		if pod.MeasuresVolume(r.Subject) {
+			t.recordVolumeMeasured("du", r, ev.Time)
+		}
 	case "RunPodSandbox":
 		t.PodsStarted++
 		if p.HasUserNamespace() {

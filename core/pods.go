@@ -277,6 +277,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			RecordedWhole:        a.state.Allocation.RecordedWhole,
 			MustWaitForRecord:    a.state.Allocation.MustWait,
 			CountRefusal:         a.state.Metrics.OverBudget.Increment,
+			CountRejection:       a.recordRejection,
 			CountImageRequest:    a.state.Metrics.recordImageRequest,
 			CountShortenedSleep:  func() { a.state.Metrics.SleepsShortened++ },
 			NoteImageUse:         func(id string) { a.state.ImageGC.NoteUse(id, a.state.Now) },

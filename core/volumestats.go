@@ -69,7 +69,32 @@ func (a *Agent) handleVolumeStatsCompletion(id world.OpID, r op.Record, ev world
 	} else {
 		a.state.VolumeStats.Forget(r.Owner.Name)
 	}
+	if source := a.measuredBy(r); source != "" {
+		a.state.Metrics.recordVolumeMeasured(source, r, ev.Time)
+	}
 	a.state.VolumeStats.HandleCompletion(id, r, ev, ref, &a.effects)
+}
+
+// measuredBy returns what was asked for a measurement, as recordVolumeMeasured takes it; empty if
+// that is not known any more, as the pod has gone.
+func (a *Agent) measuredBy(r op.Record) string {
+	if r.Call == "MeasureFilesystem" {
+		return "statfs"
+	}
+	p := a.state.Pods[r.Owner.Name]
+	if p == nil || p.Spec == nil {
+		return ""
+	}
+	for i := range p.Spec.Spec.Volumes {
+		v := &p.Spec.Spec.Volumes[i]
+		if v.Name != r.Subject {
+			continue
+		}
+		if _, use := p.MeasuredVolume(v, &a.state.Node); use != nil {
+			return use.Driver
+		}
+	}
+	return ""
 }
 
 // addVolumeStats adds the usage of claims. Of a claim that several pods have, one pod's is shown.

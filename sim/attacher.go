@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,8 @@ const (
 	// detachTakes is the time from the moment when the Node does not say any more that a volume is
 	// attached, until it is not.
 	detachTakes = 2 * time.Second
+	// attachRetry is how long after a failure a volume is to be attached again.
+	attachRetry = 10 * time.Second
 )
 
 // attacher is the state of the attach/detach controller and of the external attachers of the
@@ -182,11 +185,28 @@ func (r *run) attach(a attachment) {
 		return
 	}
 	if at := r.attacher.attachAt[a.name]; !at.IsZero() && !r.agenda.Now().Before(at) {
-		delete(r.attacher.attachAt, a.name)
+		patch := `{"status":{"attached":true,"attachError":null,"attachmentMetadata":{"device":"` +
+			a.name[:12] + `"}}}`
+		if delete(r.attacher.attachAt, a.name); r.isNodeFull() {
+			r.attacher.attachAt[a.name] = r.agenda.Now().Add(attachRetry)
+			patch = fmt.Sprintf(`{"status":{"attachError":{"time":%q,"message":"the node is full",`+
+				`"errorCode":%d}}}`, r.agenda.Now().UTC().Format(time.RFC3339), codes.ResourceExhausted)
+		}
 		r.adminWrite("external attacher", &world.PatchObject{Resource: world.ResourceAttachments,
-			Name: a.name, Status: true, Patch: json.RawMessage(
-				`{"status":{"attached":true,"attachmentMetadata":{"device":"` + a.name[:12] + `"}}}`)})
+			Name: a.name, Status: true, Patch: json.RawMessage(patch)})
 	}
+}
+
+// isNodeFull reports whether no other volume can be attached to the node. What is being detached
+// counts until it is.
+func (r *run) isNodeFull() bool {
+	attached := 0
+	for _, o := range r.server.Objects(world.ResourceAttachments) {
+		if o.Attachment.Status.Attached {
+			attached++
+		}
+	}
+	return r.plan.AttachedMost > 0 && attached >= r.plan.AttachedMost
 }
 
 // mayDetach reports whether a volume that no pod needs may be detached.

@@ -426,4 +426,6 @@ type Mount struct {
 	// Device identifies the file system: two binds of it have the same.
 	Device   string `json:"device"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	// SELinuxLabels is set if its files have SELinux labels that can be changed (seclabel).
+	SELinuxLabels bool `json:"selinuxLabels,omitempty"`
 }

@@ -64,6 +64,7 @@ const countedState = `{
     "resizesAccepted": {"pod_resized": 1}, "resizeDuration": {"true": {}},
     "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}},
     "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
+    "volumesMeasured": {"statfs": {}},
     "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0], "resizesDeferred": 1}
   },
   "images": {"node": {"configHash": "sha256:0", "runs": {"ecr": {}}, "failures": {"ecr": 1}}},

@@ -58,8 +58,8 @@ func (p *Pod) mounts(container *v1.Container, variables *Variables,
 			ContainerPath: absolutePath(m.MountPath), HostPath: source,
 			Readonly:          m.ReadOnly || place.ReadOnly,
 			RecursiveReadOnly: recursive, Propagation: mountPropagation(m.MountPropagation),
-			// The runtime gives every sandbox categories of its own, and no other pod has a volume of
-			// the pod. A hostPath is the node's: the pod may not relabel it.
+			// The runtime gives every sandbox categories of its own, which the files of its volumes need.
+			// A hostPath is the node's: the pod may not relabel it.
 			SelinuxRelabel: p.Node.SELinux && place.Relabel,
 		})
 	}

@@ -7,8 +7,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/userns"
+	"seedlet.dev/core/volume"
 )
 
 // withVolume returns a pod whose app container mounts the volume "data", an emptyDir.
@@ -131,6 +133,36 @@ func TestMountsAreRelabeled(t *testing.T) {
 				if m.Readonly == isOwn {
 					t.Errorf("with a read-only root file system: %v", m)
 				}
+			}
+		}
+	}
+}
+
+// A volume of a CSI driver is relabeled if its file system has labels of its own, and if the pod
+// may write; a local volume if the pod may write.
+func TestMountsOfClaimsAreRelabeled(t *testing.T) {
+	for _, c := range []struct {
+		backing volume.Backing
+		want    bool
+	}{
+		{volume.Backing{Plugin: volume.CSIPlugin, CSI: &csi.Use{}}, false},
+		{volume.Backing{Plugin: volume.CSIPlugin, CSI: &csi.Use{}, Relabel: true}, true},
+		{volume.Backing{Plugin: volume.CSIPlugin, CSI: &csi.Use{}, Relabel: true, ReadOnly: true}, false},
+		{volume.Backing{Plugin: volume.LocalPlugin}, true},
+		{volume.Backing{Plugin: volume.LocalPlugin, ReadOnly: true}, false},
+		{volume.Backing{Plugin: volume.NFSPlugin}, false},
+		{volume.Backing{Plugin: volume.HostPathPlugin}, false},
+	} {
+		for _, enabled := range []bool{false, true} {
+			p := newPod()
+			p.Node.SELinux = enabled
+			p.setVolumes(v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}})
+			p.Mounted = &volume.Set{Volumes: []volume.Volume{{Name: "data", Backing: &c.backing}}}
+			p.web().VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
+			got, err := p.mounts(p.web(), nil, Images{})
+			if err != nil || len(got) != 1 || got[0].SelinuxRelabel != (c.want && enabled) {
+				t.Errorf("SELinux %v, %+v: %v, %v", enabled, c.backing, got, err)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +22,9 @@ type Attachment struct {
 	// Since is since when the volume waits to be attached.
 	Since    time.Time `json:"since,omitzero"`
 	Attempts Attempts  `json:"attempts,omitzero"`
+	// Overdue is set if a pod has waited so long that it is asked why: the node may have as many
+	// volumes as it can.
+	Overdue bool `json:"overdue,omitempty"`
 }
 
 // attachOverdue is when a pod reports that a volume is still not attached, and how often again
@@ -60,18 +64,25 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 		env.ReportsInUse()
 		return false, n.reportOverdue(v, env)
 	}
+	subject := subjectAttach
 	if !isAttached(env.Object, v.name()) {
-		return false, n.reportOverdue(v, env)
+		wake = n.reportOverdue(v, env)
+		if !a.Overdue {
+			return false, wake
+		}
+		subject = subjectOverdue
 	}
-	v.issueWithin(subjectAttach, apiTimeout,
+	a.Overdue = false
+	v.issueWithin(subject, apiTimeout,
 		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)}, env)
-	return false, time.Time{}
+	return false, wake
 }
 
 // reportOverdue has the pods of a volume report that they wait for its attachment, after a while
 // and then again, and returns when that is.
 func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 	now := env.Effects.Now()
+	d, _ := env.driverObject(v.Driver)
 	overdue := func(u *Use) time.Time {
 		return timer.Later(u.Since, v.Attachment.Since).
 			Add(time.Duration(u.Attempts.Failures+1) * attachOverdue)
@@ -81,6 +92,7 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		at := overdue(u)
 		if !now.Before(at) {
+			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0
 			u.Attempts.Failures++
 			u.Attempts.Problem = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], "+
 				"unattached volumes=[%s], failed to process volumes=[]: context deadline exceeded", u.Volume,
@@ -136,11 +148,35 @@ func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
 const resourceExhausted = 8
 
 // noteAttachError has the driver asked again how many volumes the node can have, if it has failed
-// to attach one because there are too many (MutableCSINodeAllocatableCount).
-func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) {
+// to attach one because there are too many, and reports whether it has
+// (MutableCSINodeAllocatableCount).
+func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) (isFull bool) {
 	d, _ := env.driverObject(v.Driver)
-	if err.ErrorCode != nil && *err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0 {
+	isFull = err.ErrorCode != nil && *err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0
+	if isFull {
 		n.askAgain(v.Driver, env)
+	}
+	return isFull
+}
+
+// handleOverdue applies the VolumeAttachment of a volume that pods have waited long for. If the
+// node has too many volumes for it, those pods fail: their controllers can make others, which the
+// scheduler binds by the new number (WaitForAttachAndMount in pkg/kubelet/volumemanager). Any other
+// answer says nothing: it is asked again when a pod has waited that long once more.
+func (n *Node) handleOverdue(v *Volume, ev world.Event, env *Env) {
+	read, ok := ev.Body.(*world.ObjectRead)
+	if ev.Err != nil || !ok || read.Object.Attachment == nil {
+		return
+	}
+	status := &read.Object.Attachment.Status
+	if status.Attached || status.AttachError == nil || !n.noteAttachError(v, status.AttachError, env) {
+		return
+	}
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		if u := v.Uses[target]; u.Attempts.Failures > 0 { // else it is of a pod that came meanwhile
+			u.NodeFull = true
+			env.EnqueuePod(u.UID)
+		}
 	}
 }
 
@@ -167,8 +203,8 @@ func (v *Volume) mustStay() bool {
 
 // VolumesInUse returns the names of the volumes that are not to be detached, sorted, and whether
 // they are known. Node is the object that names those from before: while it is not known whether
-// the volumes of a driver are attached at all, or while the search could not read everything, they
-// stay as they are.
+// the volumes of a driver are attached at all, or while they may be in what the search could not
+// read, they stay as they are.
 func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeName, known bool) {
 	for _, name := range n.VolumeNames() {
 		v := n.Volumes[name]
@@ -180,11 +216,13 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 			names = append(names, v1.UniqueVolumeName(name))
 		}
 	}
-	if !n.Search.Complete() {
-		names = append(names, node.Status.VolumesInUse...)
-		slices.Sort(names)
-		names = slices.Compact(names)
+	for _, name := range node.Status.VolumesInUse {
+		driver, _, _ := strings.Cut(strings.TrimPrefix(string(name), uniquePrefix), "^")
+		if n.Volumes[string(name)] == nil && n.hides(driver, nil) {
+			names = append(names, name)
+		}
 	}
+	slices.Sort(names)
 	return names, n.Enabled && n.Search.Passed
 }
 

@@ -87,6 +87,10 @@ type Env struct {
 	// whether a pod is known, or may become known.
 	CleansUp   bool
 	IsKnownPod func(uid string) bool
+	// SELinux reports whether SELinux is enabled on the machine.
+	SELinux bool
+	// Count counts an operation on a volume of a driver; nil to count nothing.
+	Count func(driver string, operation Operation, took time.Duration, failed bool)
 	// EnqueuePod plans a pod, EnqueuePods all of them.
 	EnqueuePod  func(uid string)
 	EnqueuePods func()

@@ -236,6 +236,7 @@ func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.E
 		return // the next use begins again
 	}
 	if r.Call == "ExpandVolume" {
+		v.end(OperationExpand, &r.IssuedAt, ev.Err != nil, env)
 		v.handleExpanded(u, ev, env)
 		return
 	}

@@ -41,12 +41,20 @@ type node struct {
 	planned []string        // pods, since the test looked last
 	logs    []string
 
-	cleansUp bool
-	lies     int               // publications that the driver only says to have made
-	files    map[string]string // by path; directories have "/"
-	mounts   []world.Mount
-	csiNode  *storagev1.CSINode
-	claim    *v1.PersistentVolumeClaim // of the tests of expansion
+	events     []string     // of pods: UID, reason and message
+	canceled   []world.OpID // operations
+	counted    []string     // operations on volumes
+	cleansUp   bool
+	selinux    bool
+	mountGroup bool              // the driver gives volumes to groups
+	unreadable map[string]bool   // directories and files, by path
+	lies       int               // publications that the driver only says to have made
+	files      map[string]string // by path; directories have "/"
+	mounts     []world.Mount
+	csiNode    *storagev1.CSINode
+	claim      *v1.PersistentVolumeClaim // of the tests of expansion
+	// attachment is the status of all VolumeAttachments; nil: they are attached.
+	attachment *storagev1.VolumeAttachmentStatus
 
 	heldDevices map[string]bool     // by path
 	withdraws   bool                // a write of the Node may take back what is in use
@@ -94,10 +102,14 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 
 func (n *node) env() *Env {
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		Enqueue:     func(key timer.Key) { n.queue = append(n.queue, key) },
-		SaysInUse:   func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
-		IsKnownPod:  func(uid string) bool { return n.pods[uid] },
-		EnqueuePod:  func(uid string) { n.planned = append(n.planned, uid) },
+		SELinux:    n.selinux,
+		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },
+		SaysInUse:  func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
+		IsKnownPod: func(uid string) bool { return n.pods[uid] },
+		EnqueuePod: func(uid string) { n.planned = append(n.planned, uid) },
+		Count: func(driver string, o Operation, took time.Duration, failed bool) {
+			n.counted = append(n.counted, fmt.Sprintf("%s %v %v", o, took, failed))
+		},
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
 	}
 }
@@ -209,6 +221,12 @@ func (n *node) carryOut(e world.Effect) {
 		n.logs = append(n.logs, strings.TrimSpace(fmt.Sprintln(append([]any{l.Message},
 			l.Fields...)...)))
 	}
+	switch b := e.Body.(type) {
+	case *world.RecordEvent:
+		n.events = append(n.events, fmt.Sprintf("%s %s %s", b.Regarding.UID, b.Reason, b.Message))
+	case *world.CancelOperation:
+		n.canceled = append(n.canceled, b.Operation)
+	}
 	if e.Op == 0 {
 		return
 	}
@@ -240,7 +258,9 @@ func (n *node) release(call string) *node {
 func (n *node) complete(e world.Effect) {
 	ev := world.Event{Time: n.now, Op: e.Op}
 	call := world.CallName(e.Body)
-	if f := n.fail[call]; f != nil && f.times != 0 {
+	if n.isUnreadable(e.Body) {
+		ev.Err = world.Errorf(world.KindInternal, call, "input/output error")
+	} else if f := n.fail[call]; f != nil && f.times != 0 {
 		f.times--
 		if ev.Err = f.err; f.effect {
 			n.perform(e.Body)
@@ -273,6 +293,17 @@ func (n *node) complete(e world.Effect) {
 	}
 }
 
+// isUnreadable reports whether a request reads what cannot be read.
+func (n *node) isUnreadable(body any) bool {
+	switch b := body.(type) {
+	case *world.ListDir:
+		return n.unreadable[b.Path]
+	case *world.ReadFiles:
+		return n.unreadable[b.Path]
+	}
+	return false
+}
+
 func notFoundErr(what string) *world.Error {
 	return world.Errorf(world.KindNotFound, "test", "%s not found", what)
 }
@@ -291,7 +322,8 @@ func (n *node) perform(body any) (any, *world.Error) {
 	case *world.GetCSINodeInfo:
 		n.calls = append(n.calls, "info")
 		return &world.CSINodeInfo{NodeID: "id-1", VolumesMax: 9, Topology: map[string]string{"zone": "a"},
-			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true}}, nil
+			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true,
+				VolumeMountGroup: n.mountGroup}}, nil
 	case *world.CreateToken:
 		return &world.TokenCreated{Token: "token-1", ExpirationSeconds: 3600}, nil
 	case *world.ShareWithGroup:
@@ -404,7 +436,7 @@ func (n *node) performFS(body any) (any, *world.Error) {
 	case *world.ListMounts:
 		listed := &world.MountsListed{}
 		for _, m := range n.mounts {
-			if m.Path == b.Path || strings.HasPrefix(m.Path, b.Path+"/") {
+			if m.Path == b.Path || strings.HasPrefix(m.Path, strings.TrimSuffix(b.Path, "/")+"/") {
 				listed.Mounts = append(listed.Mounts, m)
 			}
 		}
@@ -457,9 +489,13 @@ func (n *node) performMount(body any) (any, *world.Error) {
 
 func (n *node) performAPI(body any) (any, *world.Error) {
 	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceAttachments {
+		status := storagev1.VolumeAttachmentStatus{Attached: true,
+			AttachmentMetadata: map[string]string{"disk": "7"}}
+		if n.attachment != nil {
+			status = *n.attachment
+		}
 		return &world.ObjectRead{Object: world.Object{Attachment: &storagev1.VolumeAttachment{
-			ObjectMeta: metav1.ObjectMeta{Name: get.Name}, Status: storagev1.VolumeAttachmentStatus{
-				Attached: true, AttachmentMetadata: map[string]string{"disk": "7"}}}}}, nil
+			ObjectMeta: metav1.ObjectMeta{Name: get.Name}, Status: status}}}, nil
 	}
 	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceClaims {
 		return &world.ObjectRead{Object: world.Object{Claim: n.claim.DeepCopy()}}, nil

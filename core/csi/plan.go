@@ -40,7 +40,10 @@ func (v *Volume) isGone() bool {
 // still lets go of another, and so that no pod gets what is about to be taken away.
 func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	var wake time.Time
-	if v.Op != 0 || !n.Search.Passed {
+	if v.Op != 0 {
+		return n.watchGroup(v, env)
+	}
+	if !n.Search.Passed {
 		return wake
 	}
 	if !env.CleansUp && len(v.Publications) >= len(v.Uses) { // nothing else plans it once it does
@@ -65,6 +68,8 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		previous := env.Effects.WorkOn(u.UID)
 		issued, at := n.planUse(v, u, env)
+		v.beginMount(u, env)
+		v.endMount(u, false, env)
 		env.Effects.WorkOn(previous)
 		if wake = timer.Soonest(wake, at); issued {
 			return wake
@@ -83,6 +88,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.Bound, p.Sized = p.Block, true // a device may not be held or linked yet since a reboot
+		p.LabelsKnown = p.Block || !env.SELinux
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {
@@ -95,6 +101,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 // The subjects of operations on a volume; those on a publication are followed by its target.
 const (
 	subjectAttach    = "attachment"
+	subjectOverdue   = "overdue"
 	subjectStaging   = "staging"
 	subjectUnstaging = "unstaging"
 	subjectUse       = "use/"
@@ -153,6 +160,8 @@ func (n *Node) HandleVolumeCompletion(id world.OpID, r op.Record, ev world.Event
 	case subjectAttach:
 		n.handleAttachment(v, ev, env)
 		n.enqueueUsers(v, env)
+	case subjectOverdue:
+		n.handleOverdue(v, ev, env)
 	case subjectStaging:
 		n.handleStaging(v, r, ev, env)
 		n.enqueueUsers(v, env)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -39,6 +40,10 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		v.issueAt(path, subjectUse+u.target(), fsTimeout, &world.StatPath{Path: path}, env)
 		return true, wake
 	}
+	if isDone && !p.LabelsKnown {
+		v.issue(subjectUse+u.target(), &world.ListMounts{Path: "/"}, env)
+		return true, wake
+	}
 	if isDone && !p.GroupSet {
 		return n.setGroup(v, u, p, env)
 	}
@@ -59,6 +64,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	}
 	if err != nil {
 		u.fail(now, err.Error())
+		v.endMount(u, true, env)
 		env.EnqueuePod(u.UID)
 		return false, u.Attempts.NotBefore
 	}
@@ -134,6 +140,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	if p.Removal != (Removal{}) { // its removal had started, and the directory may be gone
 		p.Removal, p.DirMade, p.DataWritten = Removal{}, false, false
+		p.UndoneSince = time.Time{}
 	}
 	dir, subject := n.publicationDir(p), subjectUse+u.target()
 	switch {
@@ -155,6 +162,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 	}
 	if p.State != Done { // a volume that is published again stays so, whatever comes of that
 		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
+		p.LabelsKnown, p.Relabel = false, false
 		p.Bound, p.Held, p.Linked, p.Sized = false, false, false, false
 	}
 	v.call(subject, request, env)
@@ -173,6 +181,10 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	switch {
 	case ev.Err != nil:
 		p.handleFailure(v, u, r, ev)
+	case r.Call == "ListMounts":
+		if listed, ok := ev.Body.(*world.MountsListed); ok {
+			p.LabelsKnown, p.Relabel = true, hasLabels(listed, n.publishedPath(p))
+		}
 	case r.Call == "MakeDir":
 		p.DirMade = true
 	case r.Call == "WriteFile":
@@ -180,7 +192,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case r.Call == "ShareWithGroup":
 		p.GroupSet = true
 	case r.Call == "StatPath":
-		p.Checked = true
+		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux
 	case r.Call == "BindMount":
 		p.Bound = true
 	case r.Call == "HoldDevice":
@@ -194,9 +206,26 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		}
 	}
 	p.Fresh = false
-	if ev.Err == nil && u != nil && p.isReady() {
+	switch {
+	case u == nil:
+	case ev.Err != nil:
+		v.endMount(u, true, env)
+	case p.isReady():
 		u.Attempts.succeed()
 	}
+}
+
+// hasLabels reports whether the files at a path have SELinux labels that can be changed: by the
+// mount that they are in, as upstream (GetSELinux in pkg/volume/util/hostutil).
+func hasLabels(listed *world.MountsListed, path string) bool {
+	var in world.Mount
+	for _, m := range listed.Mounts { // of two mounts at one path the later one is on top
+		isAbove := m.Path == path || strings.HasPrefix(path, strings.TrimSuffix(m.Path, "/")+"/")
+		if isAbove && len(m.Path) >= len(in.Path) {
+			in = m
+		}
+	}
+	return in.SELinuxLabels
 }
 
 // handleFailure handles that an operation of publish, or one after it, has failed. Unless the
@@ -212,6 +241,8 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 		if message != notDevice {
 			message = "NodePublishVolume has succeeded, but: " + message
 		}
+	case "ListMounts": // the volume is published, and the mount table is read again
+		message = "error checking for SELinux support: " + message
 	case "BindMount", "HoldDevice":
 		p.State = Uncertain
 	case "PublishVolume":
@@ -242,10 +273,7 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 		env.EnqueuePod(u.UID)
 		return false, n.republishAt(v, p, env)
 	}
-	path := n.publishedPath(p)
-	v.issueAt(path, subjectUse+u.target(), groupTimeout,
-		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch}, env)
-	return true, time.Time{}
+	return true, n.shareWithGroup(v, u, p, env)
 }
 
 // StatsRequest returns the request for the usage of a volume where it is published for a use, and

@@ -18,7 +18,7 @@ func (n *Node) mayUnpublish(v *Volume, target string, env *Env) bool {
 // mayUnstage reports whether nothing needs a staged volume any more, and it is known what is
 // published from it.
 func (n *Node) mayUnstage(v *Volume, env *Env) bool {
-	return v.Staging != Staging{} && n.Search.Complete() && env.CleansUp
+	return v.Staging != Staging{} && env.CleansUp && !n.hides(v.Driver, v)
 }
 
 // unpublish issues the next operation that undoes a publication, and reports whether it has. Until
@@ -47,6 +47,7 @@ func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
 	default:
 		v.issue(subject, &world.RemoveTree{Path: dir}, env)
 	}
+	begin(&p.UndoneSince, env)
 	return true
 }
 
@@ -80,11 +81,25 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 		}
 		p.Attempts.fail(ev.Time, problem)
 		logFailure(v, n.publicationDir(p), &p.Attempts, env)
+		v.end(OperationUnmount, &p.UndoneSince, true, env)
+		n.countCleaning(v, true)
 	case r.Call == "UnpublishVolume":
 		p.State = ""
 	case r.Call == "RemoveTree":
 		delete(v.Publications, target)
 		n.dropOwner(v, p.UID)
+		v.end(OperationUnmount, &p.UndoneSince, false, env)
+		n.countCleaning(v, false)
+	}
+}
+
+// countCleaning counts the removal of a directory that was found without readable data.
+func (n *Node) countCleaning(v *Volume, failed bool) {
+	if v.Driver != "" {
+		return
+	}
+	if n.Search.Cleanings++; failed {
+		n.Search.FailedCleanings++
 	}
 }
 
@@ -132,6 +147,9 @@ func (n *Node) unstage(v *Volume, env *Env) {
 	s, dir := &v.Staging, n.stagingDir(v)
 	session := n.session(v.Driver)
 	s.Attempts = Attempts{} // of staging it
+	if s.State == "" || session != nil {
+		begin(&s.UndoneSince, env)
+	}
 	switch {
 	case s.State != "" && v.waitsForDriver(session, dir, env):
 	case s.State != "" && !session.Info.Capabilities.StageUnstage:
@@ -175,12 +193,14 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 		s.State, s.DirsMade, s.DataWritten, s.Removal = Uncertain, 0, false, Removal{}
 		s.Undoing.fail(ev.Time, problem)
 		logFailure(v, n.stagingDir(v), &s.Undoing, env)
+		v.end(OperationUnmountDevice, &s.UndoneSince, true, env)
 	case r.Call == "UnstageVolume":
 		s.State, v.Attachment, v.Expansion = "", Attachment{}, Expansion{}
 		s.DirsMade, s.DataWritten = 0, false
 		env.ReportsInUse()
 	case r.Call == "RemoveTree":
 		if s.Removal.Removed++; s.Removal.Removed == len(n.stagingTrees(v)) {
+			v.end(OperationUnmountDevice, &s.UndoneSince, false, env)
 			v.Staging = Staging{}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 type Search struct {
 	Started bool `json:"started,omitempty"`
 	// Passed reports whether everything was looked at once. What could not be read is looked at
-	// again; until then nothing is unstaged.
+	// again; until then nothing is unstaged that may be in use there (Node.hides).
 	Passed bool   `json:"passed,omitempty"`
 	Items  []Item `json:"items,omitempty"` // what is to be looked at
 	// Mounts are the paths at which something is published, by the mount table, until the search is
@@ -28,6 +28,9 @@ type Search struct {
 	// Found and Unread count the publications that were found, and those without readable data.
 	Found  uint64 `json:"found,omitempty"`
 	Unread uint64 `json:"unread,omitempty"`
+	// Cleanings counts the removals of the latter that have ended, FailedCleanings those that failed.
+	Cleanings       uint64 `json:"cleanings,omitempty"`
+	FailedCleanings uint64 `json:"failedCleanings,omitempty"`
 }
 
 // Item is a part of the search.
@@ -76,6 +79,45 @@ func (s *Search) mayFind(uid string) bool {
 		}
 		return i.UID == uid
 	})
+}
+
+// hides reports whether what the search could not read yet may be of a volume of a driver; nil: of
+// one that is not known. A directory that can never be read holds no volume but those of its driver
+// or of its pod: where the mount table shows nothing in the directory of the pod, there is none.
+func (n *Node) hides(driver string, v *Volume) bool {
+	if !n.Search.Passed {
+		return true
+	}
+	isBlock, isFile := v == nil || v.Device != "", v == nil || v.Device == ""
+	return slices.ContainsFunc(n.Search.Items, func(i Item) bool {
+		switch i.Kind {
+		case itemDrivers, itemBlocks:
+			return isBlock
+		case itemDriver, itemStaged:
+			return strings.HasPrefix(i.Path+"/", n.Dir+"/"+driver+"/")
+		case itemBlock:
+			return v == nil || v.Device == i.Name
+		case itemDevices:
+			return v == nil || v.name() == i.Name
+		case itemPod, itemPublication:
+			return isFile && (v != nil && v.User == i.UID || n.Search.hasMount(&i))
+		}
+		return true
+	})
+}
+
+// hasMount reports whether something is published in the directory of a pod that an item is about.
+func (s *Search) hasMount(i *Item) bool {
+	dir := i.Path
+	if i.Kind == itemPublication {
+		dir = path.Dir(i.Path)
+	}
+	for at := range s.Mounts { //ordered: whether there is one
+		if strings.HasPrefix(at, dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // PlanSearch issues the next operations of the search, and returns when to plan again.

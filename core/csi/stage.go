@@ -22,7 +22,7 @@ func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
 			problem = "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: " +
 				notFound(v.Driver)
 		}
-		v.failStaging(env.Effects.Now(), problem)
+		v.failStaging(env.Effects.Now(), problem, env)
 		n.enqueueUsers(v, env)
 		return false, v.Staging.Attempts.NotBefore
 	}
@@ -43,7 +43,7 @@ func notFound(driver string) string {
 }
 
 // failStaging notes that a volume cannot be staged, or that its driver is missing.
-func (v *Volume) failStaging(now time.Time, problem string) {
+func (v *Volume) failStaging(now time.Time, problem string, env *Env) {
 	step := "MountVolume.MountDevice"
 	switch {
 	case v.Ephemeral:
@@ -53,13 +53,16 @@ func (v *Volume) failStaging(now time.Time, problem string) {
 	}
 	v.Staging.Attempts.fail(now, fmt.Sprintf("%s failed for volume %q : %s", step,
 		v.specName(), problem))
+	if u := v.firstUse(); u != nil {
+		v.endMount(u, true, env)
+	}
 }
 
 // stage issues the next operation that stages a volume. Its data is durable before the call: an
 // agent that is started after a crash knows from it what it has to unstage.
 func (n *Node) stage(v *Volume, session *Session, env *Env) time.Time {
 	s := &v.Staging
-	s.Removal = Removal{}
+	s.Removal, s.UndoneSince = Removal{}, time.Time{}
 	switch {
 	case s.DirsMade < len(n.stagingDirs(v)):
 		s.Dir = true
@@ -70,7 +73,7 @@ func (n *Node) stage(v *Volume, session *Session, env *Env) time.Time {
 	default:
 		request, known, err := n.stageRequest(v, session, env)
 		if err != nil {
-			v.failStaging(env.Effects.Now(), err.Error())
+			v.failStaging(env.Effects.Now(), err.Error(), env)
 			n.enqueueUsers(v, env)
 			return s.Attempts.NotBefore
 		}
@@ -87,7 +90,7 @@ func (n *Node) handleStaging(v *Volume, r op.Record, ev world.Event, env *Env) {
 	s := &v.Staging
 	switch {
 	case ev.Err != nil:
-		v.failStaging(ev.Time, ev.Err.Message)
+		v.failStaging(ev.Time, ev.Err.Message, env)
 		v.Attachment.Known = false // the driver may have got an outdated context
 		if r.Call == "StageVolume" && s.Fresh && hadNoEffect(ev.Err) {
 			s.State = ""

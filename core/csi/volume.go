@@ -99,6 +99,8 @@ type Staging struct {
 	Removal     Removal  `json:"removal,omitzero"`
 	Attempts    Attempts `json:"attempts,omitzero"`
 	Undoing     Attempts `json:"undoing,omitzero"` // to undo it
+	// UndoneSince is since when it is being undone; zero: it is not.
+	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
 
 // Publication is the volume in the directory of a pod.
@@ -124,11 +126,21 @@ type Publication struct {
 	Linked bool `json:"linked,omitempty"`
 	// Sized reports whether the volume had the size of its claim before the pod got it.
 	Sized bool `json:"sized,omitempty"`
+	// LabelsKnown reports whether it is known if the runtime has to relabel the files for SELinux:
+	// Relabel, which is set if their file system has labels that can be changed.
+	LabelsKnown bool `json:"labelsKnown,omitempty"`
+	Relabel     bool `json:"relabel,omitempty"`
 	// GroupSet reports whether the files belong to the group of the pod, if they have to.
-	GroupSet    bool      `json:"groupSet,omitempty"`
-	PublishedAt time.Time `json:"publishedAt,omitzero"`
-	Removal     Removal   `json:"removal,omitzero"`
-	Attempts    Attempts  `json:"attempts,omitzero"` // to undo it
+	GroupSet bool `json:"groupSet,omitempty"`
+	// GroupReports is how often the pod has reported that they take long to be given to it, GroupEnds
+	// whether that is to end early.
+	GroupReports int       `json:"groupReports,omitempty"`
+	GroupEnds    bool      `json:"groupEnds,omitempty"`
+	PublishedAt  time.Time `json:"publishedAt,omitzero"`
+	Removal      Removal   `json:"removal,omitzero"`
+	Attempts     Attempts  `json:"attempts,omitzero"` // to undo it
+	// UndoneSince is since when it is being undone; zero: it is not.
+	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
 
 // Removal is how far the removal of a directory is. It begins when the volume has no State there,
@@ -173,9 +185,13 @@ type Use struct {
 	// HasRun reports whether the pod has containers: they were created after its volumes.
 	HasRun bool `json:"hasRun,omitempty"`
 
-	Since    time.Time `json:"since"` // since when the use is declared
-	Attempts Attempts  `json:"attempts,omitzero"`
-	Tokens   token.Set `json:"tokens,omitzero"`
+	Since time.Time `json:"since"` // since when the use is declared
+	// MountSince is since when the pod is being given the volume; zero: it is not.
+	MountSince time.Time `json:"mountSince,omitzero"`
+	Attempts   Attempts  `json:"attempts,omitzero"`
+	Tokens     token.Set `json:"tokens,omitzero"`
+	// NodeFull is set if the volume was not attached because the node has too many.
+	NodeFull bool `json:"nodeFull,omitempty"`
 }
 
 // TargetOf identifies a publication of a volume.
@@ -293,6 +309,11 @@ type UseState struct {
 	Ready    bool
 	Problem  string // why it is not ready, or cannot be refreshed; may be empty
 	Failures int
+	// Relabel is set if the runtime has to relabel the files for SELinux.
+	Relabel bool
+	// NodeFull is set if the pod waits in vain: the node has too many volumes to have this one
+	// attached.
+	NodeFull bool
 }
 
 // Use declares that a pod needs a volume, and returns how far that is. Declaring it again changes
@@ -397,6 +418,7 @@ func (v *Volume) stateOf(u *Use) UseState {
 	p := v.Publications[u.target()]
 	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
+	state.Relabel, state.NodeFull = state.Ready && p.Relabel, !state.Ready && u.NodeFull
 	if !state.Ready && state.Problem == "" {
 		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
 	}
@@ -410,7 +432,8 @@ func (p *Publication) isReady() bool {
 
 // isGiven reports whether a publication is what and where containers get it.
 func (p *Publication) isGiven() bool {
-	return p.State == Done && p.Checked && p.GroupSet && (!p.Block || p.Bound && p.Held && p.Linked)
+	return p.State == Done && p.Checked && p.LabelsKnown && p.GroupSet &&
+		(!p.Block || p.Bound && p.Held && p.Linked)
 }
 
 // UseStateOf returns how far a declared use is; the zero state if it is not declared.

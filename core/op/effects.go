@@ -134,6 +134,20 @@ func (o *Effects) Cancel(id world.OpID) {
 	o.table.Remove(id)
 }
 
+// EndEarly has an operation in flight canceled if that is possible, and awaits its completion all
+// the same: nothing that it would disturb is issued before.
+func (o *Effects) EndEarly(id world.OpID) {
+	if r, ok := o.table.Records[id]; ok && !r.Refused {
+		o.Emit(&world.CancelOperation{Operation: id})
+	}
+}
+
+// Find returns the record of an operation; false if it is not in flight.
+func (o *Effects) Find(id world.OpID) (Record, bool) {
+	r, isInFlight := o.table.Records[id]
+	return r, isInFlight
+}
+
 // Emit adds an effect that has no completion.
 func (o *Effects) Emit(body any) {
 	o.effects = append(o.effects, world.Effect{Body: body})

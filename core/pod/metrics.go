@@ -162,8 +162,9 @@ const (
 
 func (p *Pod) countVolumeOperation(v *v1.Volume, operation VolumeOperation, took time.Duration,
 	failed bool, env *Env) {
-	if env.CountVolumeOperation != nil {
-		env.CountVolumeOperation(p.Storage.Volumes.PluginOf(v), operation, took, failed)
+	plugin := p.Storage.Volumes.PluginOf(v)
+	if env.CountVolumeOperation != nil && plugin != volume.CSIPlugin { // package csi counts its own
+		env.CountVolumeOperation(plugin, operation, took, failed)
 	}
 }
 

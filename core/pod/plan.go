@@ -52,6 +52,8 @@ type Env struct {
 	// CountRefusal counts that a pod exceeds a bound, by its name in package budget; nil to count
 	// nothing.
 	CountRefusal func(name string)
+	// CountRejection counts that a pod ends as a rejected one, by the reason; nil to count nothing.
+	CountRejection func(reason string)
 	// CountImageRequest counts a container's request for an image, CountShortenedSleep a hook's sleep
 	// that did not last; nil to count nothing.
 	CountImageRequest   func(policy v1.PullPolicy, result *image.Result)
@@ -111,6 +113,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 	p.checkObjectBytes(env, &w)
 	p.watchVolumes(env, &w)
 	p.restoreRound()
+	p.watchGroup(env, &w)
 	for range stageStepsMax {
 		before := p.Stage
 		switch p.Stage {

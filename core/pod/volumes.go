@@ -38,6 +38,11 @@ type Storage struct {
 	// Tokens are the service account tokens in volumes.
 	Tokens          token.Set `json:"tokens"`
 	ReportedFailure string    `json:"reportedFailure,omitempty"` // the failure of the last event
+	// GroupOp is the last operation that gives a volume to the group of the pod, GroupReports how
+	// often the pod has reported that it takes long, GroupEnds whether it is to end early.
+	GroupOp      world.OpID `json:"groupOp,omitempty"`
+	GroupReports int        `json:"groupReports,omitempty"`
+	GroupEnds    bool       `json:"groupEnds,omitempty"`
 	// Preparing is the subpath or the /etc/hosts that the pod's operation Op creates. The spec may
 	// have changed when the operation completes.
 	Preparing string `json:"preparing,omitempty"`
@@ -87,10 +92,31 @@ func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 		return false
 	}
 	view := p.volumeView(env)
-	if p.issueVolumeOperation(view, env, w) {
+	if p.issueVolumeOperation(view, env, w) || p.endAtVolumeLimit(env) {
 		return false
 	}
 	return p.Storage.Volumes.Ready(&p.Spec.Spec)
+}
+
+// ReasonVolumeLimit is the reason of a pod that ends because the node has too many volumes to have
+// one of the pod attached (VolumeAttachmentLimitExceededReason in pkg/kubelet/volumemanager).
+const ReasonVolumeLimit = "VolumeAttachmentLimitExceeded"
+
+// endAtVolumeLimit ends a pod that waits in vain for a volume, as a rejected one: its controller
+// makes another one, which the scheduler binds by what the drivers say now. It reports whether it
+// has.
+func (p *Pod) endAtVolumeLimit(env *Env) bool {
+	message := p.Storage.Volumes.LimitMessage(&p.Spec.Spec)
+	if message == "" || p.HasUnknownExits() { // the pod may have completed before
+		return false
+	}
+	p.recordEvent(env, "", warning, ReasonVolumeLimit, "%s", message)
+	if env.CountRejection != nil {
+		env.CountRejection(ReasonVolumeLimit)
+	}
+	p.startTermination(Termination{Reason: ReasonVolumeLimit, Message: "Pod was rejected: " + message,
+		Phase: v1.PodFailed, Grace: p.GracePeriod()}, env.Effects.Now())
+	return true
 }
 
 // workOfFile is what a file of a volume counts as work of a step, in bytes: its content is not
@@ -123,6 +149,11 @@ func (p *Pod) measureStorage(env *Env, w *wakeTimer) {
 	}
 	usage.MeasurementIssued(env.Effects.Issue(p.Key(), subjectMeasure+step.String(), fsTimeout,
 		step.Body), step.Item)
+}
+
+// MeasuresVolume reports whether an operation with a subject measures a volume of a pod.
+func MeasuresVolume(subject string) bool {
+	return strings.HasPrefix(subject, subjectMeasure+string(localstorage.VolumeItem)+"/")
 }
 
 // localStorage returns what measurements depend on. A pod with live containers has its volumes,

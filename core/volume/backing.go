@@ -35,6 +35,7 @@ type Backing struct {
 	ReadOnly     bool            `json:"readOnly,omitempty"`
 	Options      []string        `json:"options,omitempty"` // for mounting it, sorted
 	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
+	Relabel      bool            `json:"relabel,omitempty"` // csi.UseState.Relabel
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
@@ -46,7 +47,7 @@ type Place struct {
 	ReadOnly bool   // containers may not write, whatever their mounts say
 	// OfNode is set for a path of the node outside of the pod's directory. It may hang.
 	OfNode bool
-	// Relabel is set if the runtime may relabel the volume for SELinux: no other pod has it.
+	// Relabel is set if the runtime has to relabel the volume for SELinux.
 	Relabel bool
 	// Block is set for a device, which containers name in volumeDevices, and nowhere else.
 	Block bool
@@ -65,9 +66,12 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 	return Place{}
 }
 
+// place returns where the volume is. A volume that the pod may not write is not relabeled: other
+// pods may have it (Managed of the mounters in pkg/volume/csi and pkg/volume/local).
 func (b *Backing) place(dir string) Place {
 	return Place{Path: b.path(dir), ReadOnly: b.ReadOnly, OfNode: b.Plugin == HostPathPlugin,
-		Relabel: b.Plugin == LocalPlugin, Block: b.CSI != nil && b.CSI.Block}
+		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin || b.Relabel),
+		Block:   b.CSI != nil && b.CSI.Block}
 }
 
 // IsBackedBy reports whether a persistent volume backs a volume of the pod.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/core/claim"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/world"
 )
@@ -105,7 +106,7 @@ func TestBackedSteps(t *testing.T) {
 				&world.ShareWithGroup{Path: dir, GID: 7, OnRootMismatch: true}}},
 		"group, read-only": {
 			readOnly(withFSGroup(claimed(localVolume("/mnt/a")), v1.FSGroupChangeAlways)),
-			world.PathDirectory, Place{Path: dir, Relabel: true, ReadOnly: true}, []any{stat,
+			world.PathDirectory, Place{Path: dir, ReadOnly: true}, []any{stat,
 				&world.BindMount{Source: "/mnt/a", Path: dir, Among: "/pods", ReadOnly: true}}},
 		"nfs": {claimed(nfsVolume("vers=4", "hard", "vers=4")), "",
 			Place{Path: "/pods/u/volumes/kubernetes.io~nfs/pv"}, []any{
@@ -126,6 +127,33 @@ func TestBackedSteps(t *testing.T) {
 		}
 		if got := s.Place(c.pod.Dir, &c.pod.Spec.Spec.Volumes[0]); got != c.place {
 			t.Errorf("%s: %+v, want %+v", name, got, c.place)
+		}
+	}
+}
+
+// The files of a volume of a CSI driver are relabeled for SELinux if its file system has labels of
+// its own, and if the pod may write.
+func TestCSIVolumeIsRelabeled(t *testing.T) {
+	driver := v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
+		CSI: &v1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}}
+	for _, hasLabels := range []bool{false, true} {
+		for _, isReadOnly := range []bool{false, true} {
+			pod, s := claimed(driver), &Set{}
+			if isReadOnly {
+				readOnly(pod)
+			}
+			shared := Shared{}
+			pod.Shared = func(csi.Use) Shared { return shared }
+			runSteps(s, pod, "")
+			shared = Shared{Ready: true, Relabel: hasLabels}
+			runSteps(s, pod, "")
+			shared = Shared{} // the volume is doubted while its containers run
+			runSteps(s, pod, "")
+			want := Place{Path: "/pods/u/volumes/kubernetes.io~csi/pv/mount", ReadOnly: isReadOnly,
+				Relabel: hasLabels && !isReadOnly}
+			if got := s.Place(pod.Dir, &pod.Spec.Spec.Volumes[0]); got != want {
+				t.Errorf("labels %v: %+v, want %+v", hasLabels, got, want)
+			}
 		}
 	}
 }

@@ -11,7 +11,9 @@ package volume
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,6 +66,8 @@ type Volume struct {
 	ContentBytes int `json:"contentBytes,omitempty"`
 	// OverBudget is the bound that the content exceeds, by its name in package budget.
 	OverBudget string `json:"overBudget,omitempty"`
+	// NodeFull is set if the node has too many volumes to have this one attached.
+	NodeFull bool `json:"nodeFull,omitempty"`
 }
 
 // Pod is what the volumes of a pod depend on.
@@ -105,6 +109,10 @@ type Shared struct {
 	// failed. Failures is how often in a row.
 	Problem  string
 	Failures int
+	// Relabel is set if the runtime has to relabel its files for SELinux.
+	Relabel bool
+	// NodeFull is set if it cannot be attached: the node has too many volumes.
+	NodeFull bool
 }
 
 // Operation is an operation that a volume needs.
@@ -218,7 +226,11 @@ func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
 	}
 	shared := pod.Shared(*v.Backing.CSI)
 	v.UpToDate, v.Ready = shared.Ready, v.Ready || shared.Ready
+	if shared.Ready {
+		v.Backing.Relabel = shared.Relabel
+	}
 	v.Problem, v.Failures, v.FailedStep = shared.Problem, shared.Failures, stepShared
+	v.NodeFull = shared.NodeFull
 	return true
 }
 
@@ -292,6 +304,30 @@ func (s *Set) Ready(spec *v1.PodSpec) bool {
 func (s *Set) IsReady(position int, name string) bool {
 	v := s.findNear(position, name)
 	return v != nil && v.Ready
+}
+
+// LimitMessage returns that the node has too many volumes to have one of the pod attached, in the
+// kubelet's words (VolumeAttachLimitExceededError in pkg/kubelet/volumemanager); empty if it has
+// not.
+func (s *Set) LimitMessage(spec *v1.PodSpec) string {
+	var unmounted, unattached []string
+	for i := range spec.Volumes {
+		v := s.findNear(i, spec.Volumes[i].Name)
+		if v == nil || v.Ready {
+			continue
+		}
+		if unmounted = append(unmounted, v.Name); v.NodeFull {
+			unattached = append(unattached, v.Name)
+		}
+	}
+	if unattached == nil {
+		return ""
+	}
+	slices.Sort(unmounted)
+	slices.Sort(unattached)
+	return fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. unmounted "+
+		"volumes=%v, unattached volumes=%v, failed to process volumes=[]: context deadline exceeded",
+		unmounted, unattached)
 }
 
 // Problem returns why a volume has not been set up, in the kubelet's words; empty if none has

@@ -61,6 +61,9 @@ func (p *Port) Do(eff world.Effect) {
 	p.operations.Start(eff, carryOut)
 }
 
+// Cancel implements world.Canceler. Walks through trees end at their next entry.
+func (p *Port) Cancel(id world.OpID) { p.operations.Cancel(id) }
+
 // carryOut carries out an effect. Exactly one of the results is nil.
 func carryOut(ctx context.Context, request any) (any, *world.Error) {
 	op := world.CallName(request)

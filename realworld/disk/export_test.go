@@ -96,3 +96,6 @@ func ReplaceUnmount(t *testing.T, after time.Duration, call func(path string, fl
 func UnmountOne(fsType, path string) error {
 	return unmountOne(&mountinfo.Info{FSType: fsType, Mountpoint: path})
 }
+
+// WorldMount is worldMount.
+var WorldMount = worldMount

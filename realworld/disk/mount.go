@@ -186,14 +186,19 @@ func listMounts(path string) (*world.MountsListed, error) {
 	}
 	mounts := make([]world.Mount, len(table))
 	for i, m := range table {
-		isReadOnly := func(options string) bool {
-			return slices.Contains(strings.Split(options, ","), "ro")
-		}
-		mounts[i] = world.Mount{
-			Path: path + strings.TrimPrefix(m.Mountpoint, resolved), Source: m.Source, FSType: m.FSType,
-			Root: m.Root, Device: fmt.Sprintf("%d:%d", m.Major, m.Minor),
-			ReadOnly: isReadOnly(m.Options) || isReadOnly(m.VFSOptions),
-		}
+		mounts[i] = worldMount(m, path+strings.TrimPrefix(m.Mountpoint, resolved))
 	}
 	return &world.MountsListed{Mounts: mounts}, nil
+}
+
+// worldMount returns an entry of the mount table. An option may be one of the mount or of its file
+// system.
+func worldMount(m *mountinfo.Info, path string) world.Mount {
+	has := func(option string) bool {
+		return slices.Contains(strings.Split(m.Options, ","), option) ||
+			slices.Contains(strings.Split(m.VFSOptions, ","), option)
+	}
+	return world.Mount{Path: path, Source: m.Source, FSType: m.FSType, Root: m.Root,
+		Device: fmt.Sprintf("%d:%d", m.Major, m.Minor), ReadOnly: has("ro"),
+		SELinuxLabels: has("seclabel")}
 }

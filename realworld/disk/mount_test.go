@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"seedlet.dev/realworld/disk"
 	"seedlet.dev/world"
 )
 
@@ -149,5 +151,22 @@ func TestMeasureTree(t *testing.T) {
 	got = h.must(&world.MeasureTree{Path: f.Name()}).(*world.TreeMeasured)
 	if got.Inodes != 1 || got.Bytes > 1<<20 {
 		t.Errorf("%+v, want the blocks of the sparse file", got)
+	}
+}
+
+// An option may be one of the mount or of its file system.
+func TestOptionsOfMounts(t *testing.T) {
+	for _, c := range []struct {
+		options, ofFileSystem string
+		readOnly, labels      bool
+	}{
+		{"rw,noatime,seclabel", "rw", false, true},
+		{"rw", "ro,seclabel,quota", true, true},
+		{"ro,relatime", "rw,context=system_u:object_r:seclabel_t:s0", true, false},
+	} {
+		m := disk.WorldMount(&mountinfo.Info{Options: c.options, VFSOptions: c.ofFileSystem}, "/a")
+		if m.ReadOnly != c.readOnly || m.SELinuxLabels != c.labels || m.Path != "/a" {
+			t.Errorf("%+v: %+v", c, m)
+		}
 	}
 }

@@ -29,6 +29,8 @@ type csiModel struct {
 	drivers map[string]*storagev1.CSIDriver // the objects, by name
 	// attached are the volumes that the Node says are attached, or has said, with the last time.
 	attached map[v1.UniqueVolumeName]time.Time
+	// full has the attachments that have failed because the node has too many volumes, by name.
+	full map[string]csiFull
 
 	inFlight map[csiName]csiInFlight // calls of this agent
 	// releasedAt is when a driver was last asked to let go of what a vol_data.json describes, by its
@@ -71,7 +73,8 @@ func newCSIModel() csiModel {
 		staged: map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]bool{},
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{},
-		attached:  map[v1.UniqueVolumeName]time.Time{}, inFlight: map[csiName]csiInFlight{},
+		attached:  map[v1.UniqueVolumeName]time.Time{},
+		full:      map[string]csiFull{}, inFlight: map[csiName]csiInFlight{},
 		releasedAt: map[string]time.Time{},
 		succeeded:  map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
 		expanded: map[csiName]int64{}}
@@ -131,6 +134,8 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 		if delete(c.drivers, w.Name); w.After.CSIDriver != nil {
 			c.drivers[w.Name] = w.After.CSIDriver
 		}
+	case world.ResourceAttachments:
+		c.applyAttachment(f)
 	case world.ResourceNodes:
 		for _, node := range []*v1.Node{w.Before.Node, w.After.Node} {
 			if node == nil {

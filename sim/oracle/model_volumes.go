@@ -147,7 +147,8 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 }
 
 // lacksVolume reports whether a volume of a pod cannot be set up: nothing provisions one for its
-// claim, or its driver does not run and has not published it for this agent.
+// claim, the node has too many to have it attached, or its driver does not run and has not
+// published it for this agent.
 func (p *pod) lacksVolume(now time.Time) bool {
 	m := p.model
 	for i := range p.spec.Spec.Volumes {
@@ -159,6 +160,9 @@ func (p *pod) lacksVolume(now time.Time) bool {
 	}
 	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
 		_, isPublished := m.csi.published[use.path]
+		if !isPublished && !m.fullOf(use.csiName).since.IsZero() {
+			return true
+		}
 		return m.isCSIDriverAway(now, use.driver, 0) &&
 			(!isPublished || m.agentStartedAt.After(m.csi.driverDownAt[use.driver]))
 	})

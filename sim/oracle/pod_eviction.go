@@ -433,11 +433,11 @@ func (c *container) findLongGrace(request *runtimeapi.StopContainerRequest, evic
 }
 
 // mayBeKilled reports whether the agent may end the pod for good: for its deadline, its volumes,
-// a critical pod, a shutdown of the machine, or because another client has given it a terminal
-// phase.
+// a critical pod, a shutdown of the machine, a full node, or because another client has given it a
+// terminal phase.
 func (p *pod) mayBeKilled(now time.Time) bool {
 	return p.mayExceedDeadline(now) || p.mayBeEvicted(now) || p.mayBePreempted(now) ||
-		p.mayBeShutDown(now) || p.externalPhase != ""
+		p.mayBeShutDown(now) || p.mayBeAtVolumeLimit() || p.externalPhase != ""
 }
 
 // mustBeKilled reports whether the agent must have ended the pod by now.

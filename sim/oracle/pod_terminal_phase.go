@@ -95,7 +95,8 @@ func (m *model) findWrongEnd(before, after *v1.Pod) *finding {
 }
 
 // reasonsOfEnds are those that come with a terminal phase.
-var reasonsOfEnds = []string{reasonPreempted, reasonShutdown, reasonEvicted, reasonDeadline}
+var reasonsOfEnds = []string{reasonPreempted, reasonShutdown, reasonEvicted, reasonDeadline,
+	reasonVolumeLimit}
 
 // isDisruptionTarget reports whether a pod has the condition from an agent.
 func isDisruptionTarget(p *v1.Pod) bool {

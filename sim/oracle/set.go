@@ -181,7 +181,7 @@ func oracles() []oracle {
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
 		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
-		&csiDevices{}, &csiExpand{},
+		&csiDevices{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},

@@ -52,6 +52,8 @@ type Spec struct {
 
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths int `json:"growths,omitempty"`
+	// AttachedMost is how many volumes can be attached to the node at a time; zero: any number.
+	AttachedMost int `json:"attachedMost,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Duration `json:"bindsWithin,omitempty"`
 

@@ -52,6 +52,8 @@ type ScenarioSpec struct {
 	Objects  []Object       `json:"objects,omitempty"` // of the API server
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths Count `json:"growths,omitempty"`
+	// AttachedMost is how many volumes can be attached to the node at a time; zero: any number.
+	AttachedMost Count `json:"attachedMost,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Span `json:"bindsWithin,omitempty"`
 	// Requests is how many requests clients send to the agent's HTTP API.

@@ -1,0 +1,77 @@
+package csi
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"seedlet.dev/world"
+)
+
+// A directory that cannot be read keeps only volumes staged that may be published or staged there:
+// those of its driver, of its pod, or of any pod if something is mounted there. Once it can be
+// read, they are unstaged.
+func TestUnreadableDirectory(t *testing.T) {
+	const podsDir, dir = "/k/pods", "/k/plugins/kubernetes.io/csi"
+	const volumes = "/volumes/kubernetes.io~csi"
+	const data = podsDir + "/b" + volumes + "/pv-9/vol_data.json"
+	published := []world.Mount{{Path: podsDir + "/b" + volumes + "/pv-9/mount"}}
+	for name, c := range map[string]struct {
+		path   string
+		mounts []world.Mount
+		waits  bool
+	}{
+		"of another driver":           {dir + "/other", nil, false},
+		"of a volume of another one":  {dir + "/other/1/vol_data.json", nil, false},
+		"of its driver":               {dir + "/" + driverName, nil, true},
+		"of a volume of its driver":   {dir + "/" + driverName + "/1/vol_data.json", nil, true},
+		"of all pods":                 {podsDir, nil, true},
+		"of all drivers":              {dir, nil, false},
+		"of a block volume":           {dir + "/volumeDevices/pv-8/data/vol_data.json", nil, false},
+		"of all block volumes":        {dir + "/volumeDevices", nil, false},
+		"of its pod":                  {podsDir + "/a" + volumes, nil, true},
+		"of another pod":              {podsDir + "/b" + volumes, nil, false},
+		"of another pod with a mount": {podsDir + "/b" + volumes, published, true},
+		"of a publication":            {data, published, true},
+		"of what is not mounted":      {data, nil, false},
+	} {
+		n := newReady(t)
+		n.need(use("a"))
+		for _, made := range []string{podsDir + "/b" + volumes + "/pv-9", dir + "/other/1",
+			dir + "/" + driverName + "/1", dir + "/volumeDevices/pv-8/data"} {
+			n.performFS(&world.MakeDir{Path: made})
+		}
+		n.mounts = append(n.mounts, c.mounts...)
+		n.unreadable = map[string]bool{c.path: true}
+		n.cleansUp = false
+		n.restart().register()
+		n.need(use("a"))
+		n.cleansUp = true
+		n.end("a")
+		n.wait(10 * time.Second)
+		isUnstaged := func() bool { return slices.Contains(n.calls, "unstage "+n.sha()) }
+		if isUnstaged() == c.waits {
+			t.Errorf("the directory %s cannot be read: unstaged %v, calls %q", name, !c.waits, n.calls)
+		}
+		n.unreadable = nil
+		if n.wait(10 * time.Minute); !isUnstaged() && c.mounts == nil {
+			t.Errorf("the directory %s can be read, and the volume is staged: %q", name, n.calls)
+		}
+	}
+}
+
+// While a directory cannot be read, the Node says of the volumes that may be there that they are
+// in use, and of no others.
+func TestUnreadableVolumesStayInUse(t *testing.T) {
+	const dir = "/k/plugins/kubernetes.io/csi"
+	n := newReady(t)
+	n.performFS(&world.MakeDir{Path: dir + "/other/1"})
+	n.unreadable = map[string]bool{dir + "/other": true}
+	n.object.Status.VolumesInUse = append(n.object.Status.VolumesInUse,
+		"kubernetes.io/csi/d.example^gone", "kubernetes.io/csi/other^hidden")
+	n.restart().register()
+	got, known := n.node.VolumesInUse(n.object, n.env())
+	if !known || len(got) != 1 || got[0] != "kubernetes.io/csi/other^hidden" {
+		t.Errorf("in use %q, known %v", got, known)
+	}
+}
