@@ -639,3 +639,50 @@ func TestAdmittedAfterRestart(t *testing.T) {
 		}
 	}
 }
+
+// A pod that came while a condition was true does not stay pending.
+func TestPendingUnderPressure(t *testing.T) {
+	wait := func(seconds float64, changes ...func(*v1.Pod)) func(*script) {
+		return func(s *script) {
+			s.wait(2)
+			s.desire(changes...)
+			s.wait(seconds)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		want  bool
+		phase v1.PodPhase
+		first func(*script) // memory is short then
+		then  func(*script)
+	}{
+		{"it is pending", true, v1.PodPending, nil, wait(6)},
+		{"it has just come", false, v1.PodPending, nil, wait(4)},
+		{"it has failed", false, v1.PodFailed, nil, wait(6)},
+		{"it came before", false, v1.PodPending, wait(0), wait(6)},
+		{"it may stay for its priority", false, v1.PodPending, nil,
+			wait(6, withPriority(systemCriticalPriority))},
+		{"it may stay for its request", false, v1.PodPending, nil, wait(6, func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1")
+		})},
+		{"the condition has ended", false, v1.PodPending, nil, func(s *script) {
+			wait(6)(s)
+			s.measure(2, 200)
+			s.wait(61)
+		}},
+		{"the condition has not ended", true, v1.PodPending, nil, func(s *script) {
+			wait(6)(s)
+			s.measure(2, 200)
+			s.wait(50)
+		}},
+	} {
+		s := newScript()
+		s.model.opts.NodeUsage = func() world.NodeMeasured { return world.NodeMeasured{} }
+		s.startShort(c.first)
+		c.then(s)
+		s.serve("u1", c.phase)
+		if strings.Contains(s.violated(), "node-pressure") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
