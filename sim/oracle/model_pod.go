@@ -58,9 +58,11 @@ type pod struct {
 	roundCause       *container            // the container whose exit began that round
 	terminatingSince time.Time             // when its termination was first seen, if it is not desired
 	servedStart      timeRange             // its start time as served
-	// When it was desired for the first time since it last was not.
-	firstDesiredAt time.Time
-	maxGrace       time.Duration // the longest grace period of all specs and their probes
+	// When it was desired for the first time since it last was not, and which incarnation of the agent
+	// is the first that may have known of it.
+	firstDesiredAt   time.Time
+	firstIncarnation int
+	maxGrace         time.Duration // the longest grace period of all specs and their probes
 
 	removedByHand   bool      // an administrator has removed a sandbox of it
 	removedByHandAt time.Time // the last time
@@ -141,6 +143,9 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	}
 	if p.spec == nil {
 		p.firstDesiredAt, p.firstStartedAt = now, time.Time{}
+		if p.firstIncarnation = p.model.agentStarts; p.model.agentDown {
+			p.firstIncarnation++
+		}
 	}
 	p.terminatingSince = time.Time{}
 	p.recordSpec(spec)

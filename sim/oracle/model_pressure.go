@@ -292,7 +292,7 @@ func (n *pressureModel) restart(thresholds int) {
 func (n *pressureModel) agentStarted(m *model, now time.Time) {
 	n.restart(len(m.opts.Pressure.Thresholds))
 	for _, c := range pressureConditions {
-		if n.stored[c] {
+		if conditionOf(m.objects.node, c).Status == v1.ConditionTrue {
 			n.lastMet[c] = now
 		} else {
 			delete(n.trueSince, c)
@@ -610,13 +610,23 @@ func (n *pressureModel) apply(m *model, f *truth.Fact) {
 			f.Path == m.opts.PodsDir+"/"+n.victim.uid+"/volumes" && f.Cause == "" {
 			n.victimEndedAt = later(n.victimEndedAt, f.Time)
 		}
-	case truth.ObjectUpdated, truth.ObjectCreated:
-		if node := f.Write.After.Node; node != nil && node.Name == m.opts.NodeName {
-			for _, c := range node.Status.Conditions {
-				if isPressureCondition(c.Type) {
-					n.stored[c.Type] = c.Status == v1.ConditionTrue
-				}
-			}
+	case truth.ObjectUpdated, truth.ObjectCreated, truth.ObjectDeleted:
+		if w := f.Write; w.Resource == world.ResourceNodes && w.Name == m.opts.NodeName {
+			n.applyNode(m, w.After.Node)
+		}
+	}
+}
+
+// applyNode applies a write of the Node; nil: its deletion. An agent that has not met a condition
+// itself may have read the Node without it.
+func (n *pressureModel) applyNode(m *model, node *v1.Node) {
+	for _, c := range pressureConditions {
+		is := conditionOf(node, c).Status
+		if is != "" {
+			n.stored[c] = is == v1.ConditionTrue
+		}
+		if is != v1.ConditionTrue && n.lastMet[c].Equal(m.agentStartedAt) {
+			delete(n.trueSince, c)
 		}
 	}
 }

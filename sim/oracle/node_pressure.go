@@ -95,10 +95,15 @@ func (*nodePressure) checkFact(m *model, f *truth.Fact) *finding {
 }
 
 // findAdmitted returns why a pod that starts should have been rejected: a condition has been true
-// since before it was desired.
+// since before it was desired. Only the first agent that knows a pod admits it. An agent that was
+// started after the pod came has the conditions from the Node.
 func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 	if p == nil || len(p.specs) != 1 || !p.firstStartedAt.IsZero() || p.wasRemoved() ||
-		p.isCritical() || !m.agentStartedAt.Before(p.firstDesiredAt.Add(-time.Second)) {
+		p.isCritical() || m.agentStarts != p.firstIncarnation {
+		return nil
+	}
+	if !m.agentStartedAt.Before(p.firstDesiredAt.Add(-time.Second)) &&
+		m.anyFaultPossible(m.agentStartedAt, now, "WatchObjects", "ObjectChanged", "GetObject") {
 		return nil
 	}
 	if c := n.conditionAgainst(m, p, now); c != "" {
@@ -111,7 +116,7 @@ func (n *pressureModel) findAdmitted(m *model, p *pod, now time.Time) *finding {
 // desired, and for which it is rejected; empty if there is none.
 func (n *pressureModel) conditionAgainst(m *model, p *pod, now time.Time) v1.NodeConditionType {
 	for _, c := range pressureConditions {
-		last, since := n.lastMet[c], n.trueSince[c]
+		last, since := n.lastMetOf(m, c, now), n.trueSince[c]
 		if !since.IsZero() && now.Sub(last) < m.opts.Pressure.Transition &&
 			since.Before(p.firstDesiredAt.Add(-time.Second)) &&
 			(c != v1.NodeMemoryPressure || p.isRejectedForMemory()) {

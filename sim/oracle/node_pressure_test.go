@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -490,4 +491,198 @@ func TestRejectionForResources(t *testing.T) {
 					Requests: v1.ResourceList{"cpu": resource.MustParse("1")}}
 			})},
 	})
+}
+
+// nodeUnder returns the Node with the condition MemoryPressure.
+func nodeUnder(status v1.ConditionStatus) world.Object {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeMemoryPressure, Status: status}}
+	return world.Object{Node: n}
+}
+
+// startShort starts an agent that finds memory short after something else, which the Node says.
+func (s *script) startShort(first func(*script)) {
+	s.model.opts.NodeName = "node"
+	o := &s.model.opts.Pressure
+	*o = Pressure{Transition: time.Minute,
+		Thresholds: []PressureThreshold{{Signal: "memory.available", Amount: 100}}}
+	s.model.pressure = newPressureModel(o)
+	s.AgentStarted(s.now)
+	s.wait(60)
+	if first != nil {
+		first(s)
+	}
+	s.measure(1, 50)
+	writeObject(s, world.Object{}, nodeUnder(v1.ConditionTrue), 1)
+}
+
+// deleteNode has a user delete the Node.
+func (s *script) deleteNode() {
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectDeleted, Write: &truth.Write{
+		Resource: world.ResourceNodes, Name: "node", Before: nodeUnder(v1.ConditionTrue)}})
+}
+
+// desire has the pod "u1" be desired, which requests nothing.
+func (s *script) desire(changes ...func(*v1.Pod)) {
+	s.setDesired(podWithCPUs("u1", "0", changes...))
+}
+
+// A pod that came while a condition was true is not started.
+func TestAdmittedUnderPressure(t *testing.T) {
+	come := func(seconds float64, changes ...func(*v1.Pod)) func(*script) {
+		return func(s *script) {
+			s.wait(seconds)
+			s.desire(changes...)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		want   bool
+		before func(*script) // memory is short; nil: nothing
+		then   func(*script)
+	}{
+		{"it came since", true, nil, come(2)},
+		{"it came at the same time", false, nil, come(0.5)},
+		{"it came before", false, come(0), come(0)},
+		{"it came long after, and nothing is observed", true, nil, come(70)},
+		{"it came after the condition", false, nil, func(s *script) {
+			s.measure(2, 200)
+			come(61)(s)
+		}},
+		{"it came within the period", true, nil, func(s *script) {
+			s.measure(2, 200)
+			come(59)(s)
+		}},
+		{"under a fault", true, func(s *script) {
+			s.model.opts.FaultPossible = func(string, time.Time, time.Time) bool { return true }
+		}, come(2)},
+		{"a static one", false, nil, come(2, asStatic)},
+		{"a critical one", false, nil, come(2, withPriority(systemCriticalPriority))},
+		{"one that requests something", false, nil, come(2, func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1")
+		})},
+		{"one with another spec since", false, nil, func(s *script) {
+			come(2)(s)
+			s.desire(withHostPort)
+		}},
+		{"one that was gone before", false, func(s *script) {
+			s.desire()
+			s.PodNoLongerDesired(s.now, "u1")
+		}, come(2)},
+		{"another agent starts it", false, nil, func(s *script) {
+			come(2)(s)
+			s.restartAgent()
+		}},
+		{"the Node loses the condition", true, nil, func(s *script) {
+			writeObject(s, nodeUnder(v1.ConditionTrue), nodeUnder(v1.ConditionUnknown), 0)
+			come(2)(s)
+		}},
+	} {
+		s := newScript()
+		s.startShort(c.before)
+		c.then(s)
+		s.start(s.sandbox("u1", 0), "app", 0)
+		if strings.Contains(s.violated(), "node-pressure") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// A pod that came while no agent ran is not started by the next one, which has the condition from
+// the Node.
+func TestAdmittedAfterRestart(t *testing.T) {
+	isUnwatched := func(call string, _, _ time.Time) bool { return call == "WatchObjects" }
+	for _, c := range []struct {
+		name string
+		want bool
+		down func(*script) // while no agent runs; nil: nothing
+		then func(*script) // once one runs; nil: nothing
+	}{
+		{"it starts", true, nil, nil},
+		{"one more agent starts it", false, nil, (*script).restartAgent},
+		{"under a fault", false, nil,
+			func(s *script) { s.model.opts.FaultPossible = isUnwatched }},
+		{"it has started under a fault", false, nil, func(s *script) {
+			s.model.opts.FaultPossible = isUnwatched
+			s.start(s.sandbox("u1", 0), "app", 0).exit(0, truth.CauseSelf)
+			s.model.opts.FaultPossible = nil
+		}},
+		{"the Node is deleted before", false, (*script).deleteNode, nil},
+		{"the Node is deleted", false, nil, (*script).deleteNode},
+		{"the Node loses the condition before", false, func(s *script) {
+			writeObject(s, nodeUnder(v1.ConditionTrue), nodeUnder(v1.ConditionUnknown), 0)
+		}, nil},
+		{"the Node loses the condition", false, nil, func(s *script) {
+			writeObject(s, nodeUnder(v1.ConditionTrue), nodeUnder(v1.ConditionFalse), 1)
+		}},
+		{"the Node loses the condition once memory is observed", true, nil, func(s *script) {
+			s.measure(2, 50)
+			writeObject(s, nodeUnder(v1.ConditionTrue), nodeUnder(v1.ConditionUnknown), 0)
+		}},
+	} {
+		s := newScript()
+		s.startShort(nil)
+		s.AgentKilled(s.now)
+		s.wait(2)
+		s.desire()
+		if c.down != nil {
+			c.down(s)
+		}
+		s.wait(2)
+		s.AgentStarted(s.now)
+		if c.then != nil {
+			c.then(s)
+		}
+		s.start(s.sandbox("u1", 0), "app", 1)
+		if strings.Contains(s.violated(), "node-pressure") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
+}
+
+// A pod that came while a condition was true does not stay pending.
+func TestPendingUnderPressure(t *testing.T) {
+	wait := func(seconds float64, changes ...func(*v1.Pod)) func(*script) {
+		return func(s *script) {
+			s.wait(2)
+			s.desire(changes...)
+			s.wait(seconds)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		want  bool
+		phase v1.PodPhase
+		first func(*script) // memory is short then
+		then  func(*script)
+	}{
+		{"it is pending", true, v1.PodPending, nil, wait(6)},
+		{"it has just come", false, v1.PodPending, nil, wait(4)},
+		{"it has failed", false, v1.PodFailed, nil, wait(6)},
+		{"it came before", false, v1.PodPending, wait(0), wait(6)},
+		{"it may stay for its priority", false, v1.PodPending, nil,
+			wait(6, withPriority(systemCriticalPriority))},
+		{"it may stay for its request", false, v1.PodPending, nil, wait(6, func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("1")
+		})},
+		{"the condition has ended", false, v1.PodPending, nil, func(s *script) {
+			wait(6)(s)
+			s.measure(2, 200)
+			s.wait(61)
+		}},
+		{"the condition has not ended", true, v1.PodPending, nil, func(s *script) {
+			wait(6)(s)
+			s.measure(2, 200)
+			s.wait(50)
+		}},
+	} {
+		s := newScript()
+		s.model.opts.NodeUsage = func() world.NodeMeasured { return world.NodeMeasured{} }
+		s.startShort(c.first)
+		c.then(s)
+		s.serve("u1", c.phase)
+		if strings.Contains(s.violated(), "node-pressure") != c.want {
+			t.Errorf("%s: %v", c.name, s.Violations())
+		}
+	}
 }

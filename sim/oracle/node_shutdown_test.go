@@ -476,6 +476,44 @@ func TestTurnOfGroupAfterRestart(t *testing.T) {
 	})
 }
 
+// A pod that came during a shutdown does not stay pending.
+func TestPendingInShutdown(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		want          string
+		cause         string  // of the announcement
+		came, pending float64 // seconds after the announcement, and after that
+	}{
+		{"it is pending", "shutdown", "", 2, 6},
+		{"it has just come", "", "", 2, 4},
+		{"it came with the announcement", "", "", 0.5, 6},
+		{"it came before", "", "", -1, 6},
+		{"the agent cannot know of the shutdown", "", truth.CauseUnwatched, 2, 6},
+	} {
+		s := newScript()
+		ordinary, critical := shutdownScript(s)
+		s.ask(1, &world.DelayShutdown{})
+		s.answer(1, &world.ShutdownDelayed{})
+		s.wait(60)
+		if c.came < 0 {
+			s.addNamed("u3", "new")
+			s.wait(-c.came)
+		}
+		s.machine(truth.ShutdownAnnounced, c.cause)
+		ordinary.end(0.1)
+		critical.end(0.1)
+		if c.came >= 0 {
+			s.wait(c.came - 0.2)
+			s.addNamed("u3", "new")
+		}
+		s.wait(c.pending)
+		s.serve("u3", v1.PodPending)
+		if got := s.violated(); got != c.want {
+			t.Errorf("%s: violated %q, want %q: %v", c.name, got, c.want, s.Violations())
+		}
+	}
+}
+
 // The Node says why it is not ready.
 func TestNodeInShutdown(t *testing.T) {
 	for _, c := range []struct {
