@@ -38,7 +38,7 @@ func (*apiTerminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 }
 
 // mayRunAgain reports whether the agent writes to the mirror of a static pod that has ended and is
-// still desired, and not because the machine shuts down now.
+// still desired, as far as it knows, and not because the machine shuts down now.
 func (m *model) mayRunAgain(write *truth.Write) bool {
 	s := &m.shutdown
 	if s.underWay && !s.missed && !write.SentAt.Before(s.since.Add(transitSlack)) {
@@ -46,11 +46,15 @@ func (m *model) mayRunAgain(write *truth.Write) bool {
 	}
 	object := write.After.Pod
 	return isMirror(object) && slices.ContainsFunc(m.podsOfObject(object), func(p *pod) bool {
-		isEnded := isTerminalPhase(object.Status.Phase) && hasLaterRun(write.Before.Pod, object)
-		runs := object.Status.Phase == v1.PodRunning && object.Status.Reason == "" &&
-			object.Status.Message == "" && !p.hasExitedForGood()
-		return p.static && p.spec != nil && (p.shutDown || m.agentStartedAt.After(p.terminalAt)) &&
-			(isEnded || runs)
+		isGone := p.spec == nil && m.now.Sub(p.removedAt) > manifestNoticeBound
+		if !p.static || isGone || !p.shutDown && !m.agentStartedAt.After(p.terminalAt) {
+			return false
+		}
+		if isTerminalPhase(object.Status.Phase) {
+			return hasLaterRun(write.Before.Pod, object)
+		}
+		return object.Status.Phase == v1.PodRunning && object.Status.Reason == "" &&
+			object.Status.Message == "" && (p.spec == nil || !p.hasExitedForGood())
 	})
 }
 
