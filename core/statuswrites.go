@@ -36,10 +36,10 @@ func (a *Agent) planStatus(uid string) time.Time {
 		p != nil && p.OnlyRuntimeRecordsLeft && a.isAPIPod(p)}
 	if p != nil && (podstatus.IsIncomplete(p) || !a.knowsRuntime() && len(p.Containers) > 0 ||
 		p.NoLongerDesired && !a.isAPIPod(p) &&
-			(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase)) || a.mayBeShutDown(p)) {
+			(p.Stage == pod.Terminated || pod.IsTerminal(p.Status.Phase)) || a.onlySeemsToRun(p)) {
 		// A status that is only partly known is not written. Neither is the end of a static pod that is
 		// no longer desired: its mirror is about to be deleted, or belongs to the next pod of the same
-		// manifest by then.
+		// manifest by then. The mirror of one that a shutdown has ended says so until that has passed.
 	} else if served := a.reportedPod(uid); served != nil && served.Status.Phase != v1.PodUnknown {
 		desired.Status, desired.ChangeSoon = &served.Status, p != nil && podstatus.IsAboutToChange(p)
 		a.effects.CountWork(workOfStatus(&served.Status))
@@ -64,9 +64,9 @@ func (a *Agent) planStatus(uid string) time.Time {
 	return wake
 }
 
-// mayBeShutDown reports whether a static pod only seems to run again whose mirror has ended: the
-// machine shuts down, or it is not known yet whether it does.
-func (a *Agent) mayBeShutDown(p *pod.Pod) bool {
+// onlySeemsToRun reports whether the phase of a static pod is not terminal, although its mirror's
+// is and the pod does not run again: the machine shuts down, or whether it does is not known yet.
+func (a *Agent) onlySeemsToRun(p *pod.Pod) bool {
 	if a.isAPIPod(p) || pod.IsTerminal(p.Status.Phase) || a.shutdownRejection() == (Rejection{}) {
 		return false
 	}

@@ -962,7 +962,7 @@ var mutants = []mutant{
 	{
 		name:     "a static pod seems to run again while the machine shuts down",
 		file:     "core/statuswrites.go",
-		old:      " || a.mayBeShutDown(p)) {",
+		old:      " || a.onlySeemsToRun(p)) {",
 		new:      ") {",
 		scenario: "shutdown-agent-restart", seeds: "1-100",
 	},

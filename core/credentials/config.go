@@ -14,6 +14,7 @@ import (
 	providerconfig "k8s.io/kubelet/config/v1"
 
 	"seedlet.dev/core/document"
+	"seedlet.dev/core/keyring"
 	"seedlet.dev/world"
 )
 
@@ -176,12 +177,6 @@ func validate(providers []providerconfig.CredentialProvider, before []Provider,
 	return errs
 }
 
-// portOf returns the port of a host, which may be an IPv6 address in brackets.
-func portOf(host string) string {
-	_, port, _ := strings.Cut(host[strings.LastIndex(host, "]")+1:], ":")
-	return port
-}
-
 func isPort(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
 func validateRest(at *field.Path, p *providerconfig.CredentialProvider) field.ErrorList {
@@ -191,7 +186,8 @@ func validateRest(at *field.Path, p *providerconfig.CredentialProvider) field.Er
 	}
 	for i, pattern := range p.MatchImages {
 		host, _, _ := strings.Cut(pattern, "/")
-		if host == "" || strings.ContainsAny(pattern, " ?#@") || !isPort(portOf(host)) {
+		_, port := keyring.SplitPort(host)
+		if host == "" || strings.ContainsAny(pattern, " ?#@") || !isPort(port) {
 			errs = append(errs, field.Invalid(at.Child("matchImages").Index(i), pattern,
 				"must be HOST[:PORT][/PATH], where the host may have wildcards, and the port none"))
 		}

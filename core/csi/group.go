@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/op"
 	"seedlet.dev/world"
 )
 
@@ -20,9 +21,39 @@ const (
 	groupReportAgain = time.Minute
 )
 
-// GroupReportAt returns when a pod reports that a volume takes long to be given to its group, after
+// GroupWatch is what was done about the operation that gives the files of a volume to the group of
+// a pod, while it is in flight.
+type GroupWatch struct {
+	Op      world.OpID `json:"op,omitempty"`
+	Reports int        `json:"reports,omitempty"` // events of the pod that it takes long
+	Ends    bool       `json:"ends,omitempty"`    // it is to end early
+}
+
+// Plan has the operation end early once the pod does not need the volume, or else has the pod
+// report that it takes long, and returns when to plan it again.
+func (g *GroupWatch) Plan(id world.OpID, r op.Record, isNeeded bool, report func(reports int),
+	effects *op.Effects) time.Time {
+	if g.Op != id {
+		*g = GroupWatch{Op: id}
+	}
+	switch at := groupReportAt(r.IssuedAt, g.Reports); {
+	case g.Ends:
+		return time.Time{}
+	case !isNeeded:
+		g.Ends = true
+		effects.EndEarly(id)
+		return time.Time{}
+	case effects.Now().Before(at):
+		return at
+	}
+	report(g.Reports)
+	g.Reports++
+	return groupReportAt(r.IssuedAt, g.Reports)
+}
+
+// groupReportAt returns when a pod reports that a volume takes long to be given to its group, after
 // a number of reports.
-func GroupReportAt(since time.Time, reports int) time.Time {
+func groupReportAt(since time.Time, reports int) time.Time {
 	return since.Add(groupReportFirst + time.Duration(reports)*groupReportAgain)
 }
 
@@ -52,30 +83,20 @@ func (n *Node) watchGroup(v *Volume, env *Env) time.Time {
 	}
 	_, target := splitSubject(r.Subject)
 	u, p := v.Uses[target], v.Publications[target]
-	switch {
-	case p == nil || p.GroupEnds:
-		return time.Time{}
-	case u == nil:
-		p.GroupEnds = true
-		env.Effects.EndEarly(v.Op)
+	if p == nil {
 		return time.Time{}
 	}
-	at := GroupReportAt(r.IssuedAt, p.GroupReports)
-	if env.Effects.Now().Before(at) {
-		return at
-	}
-	env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, ReasonSlowGroup, "%s",
-		GroupMessage(n.publishedPath(p), u.UID, p.GroupReports))
-	p.GroupReports++
-	return GroupReportAt(r.IssuedAt, p.GroupReports)
+	return p.Group.Plan(v.Op, r, u != nil, func(reports int) {
+		env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, ReasonSlowGroup, "%s",
+			GroupMessage(n.publishedPath(p), u.UID, reports))
+	}, env.Effects)
 }
 
 // shareWithGroup issues that the files of a published volume are given to the group of its pod, and
 // returns when to look at that again.
 func (n *Node) shareWithGroup(v *Volume, u *Use, p *Publication, env *Env) time.Time {
 	path := n.publishedPath(p)
-	p.GroupReports, p.GroupEnds = 0, false
 	v.issueAt(path, subjectUse+u.target(), groupTimeout,
 		&world.ShareWithGroup{Path: path, GID: *u.FSGroup, OnRootMismatch: u.OnRootMismatch}, env)
-	return GroupReportAt(env.Effects.Now(), 0)
+	return groupReportAt(env.Effects.Now(), 0)
 }

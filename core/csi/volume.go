@@ -131,14 +131,11 @@ type Publication struct {
 	LabelsKnown bool `json:"labelsKnown,omitempty"`
 	Relabel     bool `json:"relabel,omitempty"`
 	// GroupSet reports whether the files belong to the group of the pod, if they have to.
-	GroupSet bool `json:"groupSet,omitempty"`
-	// GroupReports is how often the pod has reported that they take long to be given to it, GroupEnds
-	// whether that is to end early.
-	GroupReports int       `json:"groupReports,omitempty"`
-	GroupEnds    bool      `json:"groupEnds,omitempty"`
-	PublishedAt  time.Time `json:"publishedAt,omitzero"`
-	Removal      Removal   `json:"removal,omitzero"`
-	Attempts     Attempts  `json:"attempts,omitzero"` // to undo it
+	GroupSet    bool       `json:"groupSet,omitempty"`
+	Group       GroupWatch `json:"group,omitzero"`
+	PublishedAt time.Time  `json:"publishedAt,omitzero"`
+	Removal     Removal    `json:"removal,omitzero"`
+	Attempts    Attempts   `json:"attempts,omitzero"` // to undo it
 	// UndoneSince is since when it is being undone; zero: it is not.
 	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }

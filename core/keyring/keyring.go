@@ -97,7 +97,7 @@ func (k *Keyring) index() (wildcardBytes int) {
 		if registry == defaultRegistry {
 			k.hub = append(k.hub, i)
 		}
-		if name, _ := splitPort(host); strings.ContainsAny(name, `*?[\`) {
+		if name, _ := SplitPort(host); strings.ContainsAny(name, `*?[\`) {
 			k.wildcards = append(k.wildcards, i)
 			wildcardBytes += len(host)
 		} else {
@@ -171,8 +171,8 @@ func (k *Keyring) lookup(image string) (Found, error) {
 // Matches reports whether the entry for a registry, with or without a scheme, is for an image.
 func Matches(registry, image string) bool { return matches(normalizeRegistry(registry), image) }
 
-// splitPort splits the port from a host, which may be an IPv6 address in brackets.
-func splitPort(host string) (name, port string) {
+// SplitPort splits the port from a host, which may be an IPv6 address in brackets.
+func SplitPort(host string) (name, port string) {
 	if address, rest, isClosed := strings.Cut(host, "]"); isClosed && strings.HasPrefix(host, "[") {
 		return address[1:], strings.TrimPrefix(rest, ":")
 	}
@@ -187,8 +187,8 @@ func matches(registry, image string) bool {
 	if !strings.HasPrefix(imagePath, pathPrefix) {
 		return false
 	}
-	host, port := splitPort(host)
-	imageHost, imagePort := splitPort(imageHost)
+	host, port := SplitPort(host)
+	imageHost, imagePort := SplitPort(imageHost)
 	if port != imagePort || strings.Count(host, ".") != strings.Count(imageHost, ".") {
 		return false
 	}

@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/admission"
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/localstorage"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/token"
@@ -38,11 +39,8 @@ type Storage struct {
 	// Tokens are the service account tokens in volumes.
 	Tokens          token.Set `json:"tokens"`
 	ReportedFailure string    `json:"reportedFailure,omitempty"` // the failure of the last event
-	// GroupOp is the last operation that gives a volume to the group of the pod, GroupReports how
-	// often the pod has reported that it takes long, GroupEnds whether it is to end early.
-	GroupOp      world.OpID `json:"groupOp,omitempty"`
-	GroupReports int        `json:"groupReports,omitempty"`
-	GroupEnds    bool       `json:"groupEnds,omitempty"`
+	// Group is about the last operation that gives a volume to the group of the pod.
+	Group csi.GroupWatch `json:"group,omitzero"`
 	// Preparing is the subpath or the /etc/hosts that the pod's operation Op creates. The spec may
 	// have changed when the operation completes.
 	Preparing string `json:"preparing,omitempty"`

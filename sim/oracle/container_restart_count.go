@@ -28,7 +28,7 @@ func (*restartCount) checkFact(m *model, f *truth.Fact) *finding {
 	if p == nil {
 		return nil
 	}
-	isLate := m.isLateCreate(createKey{p.uid, f.Container, f.Attempt}, f.Time)
+	isLate := m.noteCreated(createKey{p.uid, f.Container, f.Attempt}, f.Time)
 	h := p.histories[f.Container]
 	if isLate || h == nil || p.countLost {
 		return nil
@@ -77,9 +77,10 @@ func (m *model) createsOf(key createKey) *creates {
 	return m.creates[key]
 }
 
-// isLateCreate reports whether a run that is created may be the effect of a request of an earlier
-// agent: one of those had no effect while that agent lived, and a fault delays it.
-func (m *model) isLateCreate(key createKey, now time.Time) bool {
+// noteCreated records that a run was created, and reports whether that may be the effect of a
+// request of an earlier agent: one of those had no effect while that agent lived, and a fault
+// delays it.
+func (m *model) noteCreated(key createKey, now time.Time) (isLate bool) {
 	c := m.createsOf(key)
 	before := func(at time.Time) bool { return at.Before(m.agentStartedAt) }
 	sent, created := countOf(c.sentAt, before), countOf(c.createdAt, before)

@@ -80,8 +80,10 @@ func (o *economy) checkFact(m *model, f *truth.Fact) *finding {
 			o.sandboxChangedAt, o.sandboxLostAt = map[string]time.Time{}, map[string]time.Time{}
 		}
 		o.sandboxChangedAt[f.PodUID] = f.Time
-		if o.sandboxLostAt[f.PodUID] = f.Time; f.Kind == truth.SandboxCreated {
+		if f.Kind == truth.SandboxCreated {
 			delete(o.sandboxLostAt, f.PodUID)
+		} else {
+			o.sandboxLostAt[f.PodUID] = f.Time
 		}
 	case truth.WroteNothing:
 		switch {

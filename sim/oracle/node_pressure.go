@@ -63,9 +63,10 @@ var pressureCalls = []string{"MeasureNode", "ListPodSandboxStats", "StopContaine
 	"ListContainers", "ListPodSandbox", "ContainerStatus", "StopPodSandbox", "Unmount", "RemoveTree",
 	"MeasureFilesystem", "MeasureTrees", "ImageFsInfo", "ListImages", "RemoveImage"}
 
-// victimCalls are the calls between an eviction and the end of the last process of the victim.
-var victimCalls = append([]string{"CreateContainer", "StartContainer", "RunPodSandbox", "ExecSync",
-	"WriteFile", "ReadFiles"}, pressureCalls...)
+// victimCalls are the calls between an eviction and the end of the last process of the victim, with
+// those of a reclaim before it is hastened.
+var victimCalls = append([]string{"RemoveContainer", "CreateContainer", "StartContainer",
+	"RunPodSandbox", "ExecSync", "WriteFile", "ReadFiles"}, pressureCalls...)
 
 // lowResource returns the resource that the message of an eviction for the node names.
 func lowResource(message string) (resource string, isLow bool) {
@@ -268,8 +269,7 @@ func (*nodePressure) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 	}
 	if v := n.victim; v != nil && !n.victimIsSoft && v.liveContainers > 0 &&
 		now.Sub(n.victimHardSince) > victimEndBound &&
-		!m.anyFaultPossible(n.victimHardSince.Add(-reclaimTime), now, victimCalls...) &&
-		!m.anyFaultPossible(n.victimHardSince.Add(-reclaimTime), now, "RemoveContainer") {
+		!m.anyFaultPossible(n.victimHardSince.Add(-reclaimTime), now, victimCalls...) {
 		return findingf("a hard threshold leaves pod %s a second, but the pod has run for %v since", v,
 			now.Sub(n.victimHardSince).Round(time.Second))
 	}
