@@ -394,8 +394,8 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 	}
 }
 
-// podUsageOf returns what the runtime's statistics say of each pod, by UID. Of several sandboxes of a
-// pod each has the memory and processes of its whole cgroup: those of the newest one count.
+// podUsageOf returns what the runtime's statistics say of each pod, by UID. Of several sandboxes of
+// a pod each has the memory and processes of its whole cgroup: those of the newest one count.
 func podUsageOf(all []*runtimeapi.PodSandboxStats) map[string]podUsage {
 	usage, newest := map[string]podUsage{}, map[string]uint32{}
 	for _, stats := range all {

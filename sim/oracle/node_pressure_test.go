@@ -255,98 +255,36 @@ func (s *script) measureDisks() {
 	s.measureDisk(fromImagefs, 100)
 }
 
-// What a pod over a limit of its own has given back since an observation counts for the file system
-// that it was on. The agent does not wait for one such pod after the other.
-func TestFreedByPodOverItsLimit(t *testing.T) {
-	// end has "u2" end, whose layer is freed after the disks were observed.
-	end := func(s *script) {
+// endOverLimit has the pod "u2" end some seconds after it was found to be over its limit, and after
+// something else. The runtime frees its layer once the disks were observed.
+func endOverLimit(seconds float64, first func(*script)) func(*script) {
+	return func(s *script) {
+		s.measureDisks()
+		s.exceedLimit("u2")
+		if first != nil {
+			first(s)
+		}
+		s.wait(seconds)
 		s.dropRun("u2")
 		s.wait(1)
 		s.measureDisks()
 		s.freeLayer("u2")
 		s.wait(2)
 	}
-	// after has "u2" end some seconds after it was found to be over its limit.
-	after := func(seconds float64, first func(*script)) func(*script) {
-		return func(s *script) {
-			s.measureDisks()
-			s.exceedLimit("u2")
-			first(s)
-			s.wait(seconds)
-			end(s)
-		}
-	}
-	none := func(*script) {}
-	for _, c := range []struct {
-		name   string
-		want   bool
-		source string
-		then   func(s *script)
-	}{
-		{"its layer is freed", true, fromImagefs, after(5, none)},
-		{"its layer is freed, on another file system", false, fromNodefs, after(5, none)},
-		{"its layer is freed just now", false, fromImagefs, func(s *script) {
-			after(5, none)(s)
-			s.measureDisks()
-			s.freeLayer("u2")
-			s.wait(0.5)
-		}},
-		{"its layer was freed before", false, fromImagefs, func(s *script) {
-			after(5, none)(s)
-			s.measureDisks()
-		}},
-		{"its container is removed", true, fromNodefs, func(s *script) {
-			s.exceedLimit("u2")
-			s.measureDisks()
-			s.dropRun("u2")
-			s.wait(2)
-		}},
-		{"half a minute after it was found", true, fromImagefs, after(30, none)},
-		{"half a minute after it was found, on a disk that was short before", true, fromImagefs,
-			func(s *script) {
-				s.measureDisks()
-				s.wait(5)
-				after(30, none)(s)
-			}},
-		{"longer after it was found", false, fromImagefs, after(32, none)},
-		{"longer after another pod was found", false, fromImagefs, func(s *script) {
-			s.measureDisks()
-			s.exceedLimit("u1")
-			s.wait(5)
-			after(27, none)(s)
-		}},
-		{"longer, and another pod was evicted for the disk", true, fromImagefs,
-			after(27, func(s *script) {
-				s.wait(5)
-				s.addFact(truth.EventRecorded, truth.Fact{PodUID: "u3", Reason: reasonEvicted,
-					Message: lowPrefix + "ephemeral-storage. "})
-				s.model.pressure.victimDeadline = s.now // nothing is waited for on its behalf
-			})},
-		{"longer, and the disk was not short before", true, fromImagefs, after(27, func(s *script) {
-			s.model.opts.Pressure.Thresholds[1].Amount = 50 // the other one never is
-			s.wait(5)
-			s.measureDisk(fromNodefs, 300)
-			s.measureDisk(fromImagefs, 300)
-			s.measureDisks()
-		})},
-		{"longer, and memory alone was short before", true, fromImagefs, func(s *script) {
-			o := &s.model.opts.Pressure
-			o.Thresholds = append(o.Thresholds, PressureThreshold{Signal: "memory.available", Amount: 100})
-			s.model.pressure = newPressureModel(o)
-			s.measure(1, 50)
-			s.exceedLimit("u1")
-			s.wait(5)
-			after(27, none)(s)
-		}},
-		{"longer, and another agent runs since", true, fromImagefs, func(s *script) {
-			s.measureDisks()
-			s.exceedLimit("u1")
-			s.wait(5)
-			s.AgentStarted(s.now)
-			s.wait(1)
-			after(26, none)(s)
-		}},
-	} {
+}
+
+// overLimitCase is a script, and whether the last observation of a source must not lead to a victim
+// after it.
+type overLimitCase struct {
+	name   string
+	want   bool
+	source string
+	then   func(s *script)
+}
+
+func runOverLimitCases(t *testing.T, cases []overLimitCase) {
+	t.Helper()
+	for _, c := range cases {
 		s := newScript()
 		s.setDisks()
 		s.AgentStarted(s.now)
@@ -363,6 +301,84 @@ func TestFreedByPodOverItsLimit(t *testing.T) {
 			t.Errorf("%s: %v", c.name, f)
 		}
 	}
+}
+
+// What a pod over a limit of its own has given back since an observation counts for the file system
+// that it was on.
+func TestFreedByPodOverItsLimit(t *testing.T) {
+	runOverLimitCases(t, []overLimitCase{
+		{"its layer is freed", true, fromImagefs, endOverLimit(5, nil)},
+		{"its layer is freed, on another file system", false, fromNodefs, endOverLimit(5, nil)},
+		{"its layer is freed just now", false, fromImagefs, func(s *script) {
+			endOverLimit(5, nil)(s)
+			s.measureDisks()
+			s.freeLayer("u2")
+			s.wait(0.5)
+		}},
+		{"its layer was freed before", false, fromImagefs, func(s *script) {
+			endOverLimit(5, nil)(s)
+			s.measureDisks()
+		}},
+		{"its container is removed", true, fromNodefs, func(s *script) {
+			s.exceedLimit("u2")
+			s.measureDisks()
+			s.dropRun("u2")
+			s.wait(2)
+		}},
+	})
+}
+
+// The agent does not wait for one pod over its limit after the other.
+func TestLongWaitForPodsOverTheirLimits(t *testing.T) {
+	runOverLimitCases(t, []overLimitCase{
+		{"half a minute after it was found", true, fromImagefs, endOverLimit(30, nil)},
+		{"half a minute after it was found, on a disk that was short before", true, fromImagefs,
+			func(s *script) {
+				s.measureDisks()
+				s.wait(5)
+				endOverLimit(30, nil)(s)
+			}},
+		{"longer after it was found", false, fromImagefs, endOverLimit(32, nil)},
+		{"longer after another pod was found", false, fromImagefs, func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u1")
+			s.wait(5)
+			endOverLimit(27, nil)(s)
+		}},
+		{"longer, and another pod was evicted for the disk", true, fromImagefs,
+			endOverLimit(27, func(s *script) {
+				s.wait(5)
+				s.addFact(truth.EventRecorded, truth.Fact{PodUID: "u3", Reason: reasonEvicted,
+					Message: lowPrefix + "ephemeral-storage. "})
+				s.model.pressure.victimDeadline = s.now // nothing is waited for on its behalf
+			})},
+		{"longer, and the disk was not short before", true, fromImagefs,
+			endOverLimit(27, func(s *script) {
+				s.model.opts.Pressure.Thresholds[1].Amount = 50 // the other one never is
+				s.wait(5)
+				s.measureDisk(fromNodefs, 300)
+				s.measureDisk(fromImagefs, 300)
+				s.measureDisks()
+			})},
+		{"longer, and memory alone was short before", true, fromImagefs, func(s *script) {
+			o := &s.model.opts.Pressure
+			o.Thresholds = append(o.Thresholds,
+				PressureThreshold{Signal: "memory.available", Amount: 100})
+			s.model.pressure = newPressureModel(o)
+			s.measure(1, 50)
+			s.exceedLimit("u1")
+			s.wait(5)
+			endOverLimit(27, nil)(s)
+		}},
+		{"longer, and another agent runs since", true, fromImagefs, func(s *script) {
+			s.measureDisks()
+			s.exceedLimit("u1")
+			s.wait(5)
+			s.AgentStarted(s.now)
+			s.wait(1)
+			endOverLimit(26, nil)(s)
+		}},
+	})
 }
 
 // A pod that tolerates the taint is admitted while memory is short.
