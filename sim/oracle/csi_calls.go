@@ -14,6 +14,7 @@ import (
 // publication, of a volume that the Node does not say durably that it uses, or that was not
 // attached; and a call that unstages a volume which is published. It also fires for a publication
 // that the agent knows to be there. Statistics change nothing: their calls may overlap with others.
+// The files of a volume are given to the group of a pod by a call for the volume too.
 type csiCalls struct{}
 
 func (*csiCalls) describe() Entry {
@@ -30,11 +31,16 @@ func (s *Set) checkCSICall(now time.Time, eff *world.Effect) {
 	if f := s.model.csi.stats.asked(now, eff); f != nil {
 		s.report(&csiStats{}, f, now)
 	}
+	m := s.model
 	name, target, changes := csiVolumeOf(eff.Body)
+	if share, isShare := eff.Body.(*world.ShareWithGroup); isShare {
+		if name, changes = m.csiVolumeAt(share.Path); changes {
+			m.csi.groupUntil[name] = eff.Deadline
+		}
+	}
 	if !changes {
 		return
 	}
-	m := s.model
 	if f := m.findWrongCSICall(now, eff, name, target); f != nil {
 		s.report(&csiCalls{}, f, now)
 	}
@@ -131,7 +137,7 @@ func (m *model) findNeedless(now time.Time, name csiName, target string) *findin
 }
 
 // csiReceived notes the answer of a call.
-func (m *model) csiReceived(ev *world.Event) {
+func (m *model) csiReceived(now time.Time, ev *world.Event) {
 	if ev.Op == 0 {
 		return
 	}
@@ -141,7 +147,10 @@ func (m *model) csiReceived(ev *world.Event) {
 			continue
 		}
 		delete(m.csi.inFlight, name)
-		if call.call == "PublishVolume" && ev.Err == nil {
+		switch {
+		case call.call == "ShareWithGroup":
+			m.csi.groupUntil[name] = now
+		case call.call == "PublishVolume" && ev.Err == nil:
 			m.csi.succeeded[call.target] = true
 		}
 	}

@@ -50,19 +50,10 @@ func (*csiRelease) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	return nil
 }
 
-// groupTimeout is how long the agent waits for the answer of a call that gives a volume to a group.
-// A volume has one operation at a time.
-const groupTimeout = 30 * time.Minute
-
-// mayChangeGroup reports whether the agent may still wait until a volume has the group of one of
-// its pods.
+// mayChangeGroup reports whether the agent may wait for a call that gives a volume to the group of
+// a pod, or has done so a while ago: a volume has one operation at a time.
 func (m *model) mayChangeGroup(now time.Time, volume csiName) bool {
-	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
-		return p.spec != nil && p.spec.Spec.SecurityContext != nil &&
-			p.spec.Spec.SecurityContext.FSGroup != nil &&
-			slices.ContainsFunc(m.csiUses(p.spec), func(u csiUse) bool { return u.csiName == volume }) &&
-			m.anyFaultPossible(now.Add(-groupTimeout), now, "ShareWithGroup")
-	})
+	return now.Sub(m.csi.groupUntil[volume]) <= csiReleaseBound
 }
 
 // isCSIDriverAway reports whether no process of a driver has run all the time for as long.

@@ -315,22 +315,6 @@ func csiRemovePod(s *script) {
 	s.changeSandbox(truth.SandboxRemoved, "u1-s0")
 }
 
-// csiLoseGroup removes the pod while answers of ShareWithGroup may be lost and another pod, with or
-// without a group, has the volume.
-func csiLoseGroup(hasGroup bool) func(*script) {
-	return func(s *script) {
-		csiRemovePod(s)
-		csiPod(s, "u2")
-		if hasGroup {
-			s.pods["u2"].Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64)}
-		}
-		s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
-			return call == "ShareWithGroup"
-		}
-		pollAfter(s, 600)
-	}
-}
-
 func TestCSIRelease(t *testing.T) {
 	runCases(t, []testCase{
 		{"let go", "", func(s *script) {
@@ -343,8 +327,6 @@ func TestCSIRelease(t *testing.T) {
 			csiRemovePod(s)
 			pollAfter(s, 600)
 		}},
-		{"not let go, as the group of another pod may be lost", "", csiLoseGroup(true)},
-		{"not let go, and no other pod has a group", "csi-release", csiLoseGroup(false)},
 		{"not let go, as its driver is away", "", func(s *script) {
 			csiRemovePod(s)
 			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.DriverEnded,
@@ -369,6 +351,65 @@ func TestCSIRelease(t *testing.T) {
 	if got := s.unsettled(); !strings.Contains(got, want) {
 		t.Errorf("unsettled: %s\nwant %s", got, want)
 	}
+}
+
+// csiShare has the agent give what is at a path to a group, within half an hour.
+func csiShare(s *script, path string) {
+	s.CallIssued(s.now, &world.Effect{Op: 9, Body: &world.ShareWithGroup{Path: path},
+		Deadline: s.now.Add(30 * time.Minute)})
+}
+
+// A volume is not let go for one pod while it is given to the group of another.
+func TestCSIGroup(t *testing.T) {
+	const minute, held, late = 60, "", "csi-release"
+	answer := func(s *script) {
+		s.EventReceived(s.now, &world.Event{Op: 9, Body: &world.Done{}})
+	}
+	// share has the files be given to a group, and something happen ten minutes later.
+	share := func(path string, then func(*script), seconds float64) func(*script) {
+		return func(s *script) {
+			csiRemovePod(s)
+			csiPod(s, "u2")
+			if path == csiTarget("u2") {
+				csiFact(s, truth.VolumePublished, "h", path)
+			}
+			csiShare(s, path)
+			s.wait(10 * minute)
+			then(s)
+			pollAfter(s, seconds)
+		}
+	}
+	none := func(*script) {}
+	runCases(t, []testCase{
+		{"it is in flight", held, share(csiTarget("u2"), none, 0)},
+		{"of another volume", late, share(podsDir+"/u2/volumes/kubernetes.io~empty-dir/d", none, 0)},
+		{"its deadline has just passed", held, share(csiTarget("u2"), none, 23*minute)},
+		{"its deadline has passed", late, share(csiTarget("u2"), none, 26*minute)},
+		{"it has just been answered", held, share(csiTarget("u2"), answer, 3*minute)},
+		{"it was answered", late, share(csiTarget("u2"), answer, 6*minute)},
+		{"another agent waits for nothing", late, share(csiTarget("u2"), (*script).restartAgent,
+			6*minute)},
+		{"its claim is deleted", held, func(s *script) {
+			csiRemovePod(s)
+			csiPod(s, "u2")
+			csiFact(s, truth.VolumePublished, "h", csiTarget("u2"))
+			delete(s.model.volumes.claims, "ns/data")
+			csiShare(s, csiTarget("u2"))
+			pollAfter(s, 10*minute)
+		}},
+		{"where a driver has lied", held, func(s *script) {
+			csiRemovePod(s)
+			csiPod(s, "u2")
+			s.PodNoLongerDesired(s.now, "u2") // the agent has not heard of it yet
+			csiShare(s, csiTarget("u2"))
+			pollAfter(s, 10*minute)
+		}},
+		{"and is called for meanwhile", "csi-calls", func(s *script) {
+			csiStart(s)
+			csiShare(s, csiTarget("u1"))
+			csiCall(s, 1, csiPublishCall("u1"), true)
+		}},
+	})
 }
 
 // A call whose deadline has passed holds no volume.

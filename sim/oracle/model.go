@@ -309,6 +309,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.pressure.agentStarted(m, now)
 	m.plugins.agentStarted()
 	clear(m.csi.inFlight)
+	clear(m.csi.groupUntil)
 	m.csi.stats = newCSIStatsModel()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	m.given = newGivenPods()

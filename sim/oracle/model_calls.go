@@ -40,7 +40,7 @@ func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.model.given.received(now, ev)
 	s.model.removals.received(now, ev)
 	s.model.runtime.received(now, ev)
-	s.model.csiReceived(ev)
+	s.model.csiReceived(now, ev)
 }
 
 // lockRequests is what the agent knows of the lock that delays shutdowns.

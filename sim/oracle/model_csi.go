@@ -33,6 +33,9 @@ type csiModel struct {
 	full map[string]csiFull
 
 	inFlight map[csiName]csiInFlight // calls of this agent
+	// groupUntil is until when this agent waits at most for the last call that gives a volume to the
+	// group of a pod, or when that was answered.
+	groupUntil map[csiName]time.Time
 	// releasedAt is when a driver was last asked to let go of what a vol_data.json describes, by its
 	// directory.
 	releasedAt map[string]time.Time
@@ -75,8 +78,8 @@ func newCSIModel() csiModel {
 		drivers:   map[string]*storagev1.CSIDriver{},
 		attached:  map[v1.UniqueVolumeName]time.Time{},
 		full:      map[string]csiFull{}, inFlight: map[csiName]csiInFlight{},
-		releasedAt: map[string]time.Time{},
-		succeeded:  map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
+		groupUntil: map[csiName]time.Time{}, releasedAt: map[string]time.Time{},
+		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
 		expanded: map[csiName]int64{}}
 }
 
@@ -189,6 +192,23 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 		}
 	}
 	return uses
+}
+
+// csiVolumeAt returns the volume that is published at a path, or has to be; false if there is none.
+func (m *model) csiVolumeAt(path string) (csiName, bool) {
+	if is, isPublished := m.csi.published[path]; isPublished {
+		return is.csiName, true
+	}
+	if p := m.podOfTarget(path); p != nil {
+		for _, spec := range p.specs {
+			for _, use := range m.csiUses(spec) {
+				if use.path == path {
+					return use.csiName, true
+				}
+			}
+		}
+	}
+	return csiName{}, false
 }
 
 // inlineHandle returns the handle that a kubelet gives a volume that is written in a pod

@@ -213,7 +213,8 @@ func (u *usageSample) on(m *model, source string) *usageSample {
 	}
 	its := &usageSample{askedAt: u.askedAt, stale: u.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range its.pods { //ordered: each alone
-		if p.lacksStats && m.hasLayers(source) { // it may have anything in its layers
+		// It may have anything in its layers, unless nothing of it runs.
+		if p.lacksStats && m.hasLayers(source) && !m.pods[uid].isKnownIdle(m.pressure.usageAskedAt) {
 			delete(its.pods, uid)
 			continue
 		}
@@ -388,20 +389,30 @@ func (s *Set) UsageAnswered(now time.Time, ev *world.Event) {
 		}
 		before := n.usageStamp
 		n.usageStamp = stamp
-		n.usage = &usageSample{askedAt: asked.at, pods: map[string]podUsage{},
+		n.usage = &usageSample{askedAt: asked.at, pods: podUsageOf(body.Stats),
 			stale: stamp != 0 && stamp <= before}
-		for _, stats := range body.Stats {
-			uid := stats.Attributes.Metadata.Uid
-			u := n.usage.pods[uid]
-			u.memoryBytes += int64(stats.Linux.Memory.WorkingSetBytes.Value)
-			u.processes += int64(stats.Linux.Process.ProcessCount.Value)
-			for _, c := range stats.Linux.Containers {
-				u.layerBytes += int64(c.WritableLayer.UsedBytes.Value)
-				u.layerInodes += int64(c.WritableLayer.InodesUsed.Value)
-			}
-			n.usage.pods[uid] = u
-		}
 	}
+}
+
+// podUsageOf returns what the runtime's statistics say of each pod, by UID. Of several sandboxes of
+// a pod each has the memory and processes of its whole cgroup: those of the newest one count.
+func podUsageOf(all []*runtimeapi.PodSandboxStats) map[string]podUsage {
+	usage, newest := map[string]podUsage{}, map[string]uint32{}
+	for _, stats := range all {
+		uid, attempt := stats.Attributes.Metadata.Uid, stats.Attributes.Metadata.Attempt
+		u := usage[uid]
+		if attempt >= newest[uid] {
+			newest[uid] = attempt
+			u.memoryBytes = int64(stats.Linux.Memory.WorkingSetBytes.Value)
+			u.processes = int64(stats.Linux.Process.ProcessCount.Value)
+		}
+		for _, c := range stats.Linux.Containers {
+			u.layerBytes += int64(c.WritableLayer.UsedBytes.Value)
+			u.layerInodes += int64(c.WritableLayer.InodesUsed.Value)
+		}
+		usage[uid] = u
+	}
+	return usage
 }
 
 // addTree adds a measured tree of a pod. One that was not finished counts as larger than any other.

@@ -39,6 +39,9 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 			"measured the pods, for which it has asked %d times", p,
 			answeredAt.Format(time.TimeOnly), n.usageTries)
 	}
+	if n.usageTries < usageTriesMax && n.lacksFiles(p, of.resource, answeredAt) {
+		return findingf("pod %s is evicted for %s, but its files were not measured", p, of.resource)
+	}
 	its := rankOf(p, usage, of.resource)
 	for _, q := range m.podsInOrder {
 		if q == p || !n.isCertainCandidate(m, q) || !q.isKnownToRun(n.usageAskedAt) {
@@ -50,6 +53,17 @@ func (n *pressureModel) findBetterVictim(m *model, p *pod, of lack,
 		}
 	}
 	return nil
+}
+
+// lacksFiles reports whether a pod that is evicted for a file system has run since before the pods
+// were observed, and its files were not measured with those of the others.
+func (n *pressureModel) lacksFiles(p *pod, resource string, answeredAt time.Time) bool {
+	trees := n.trees.since(answeredAt)
+	if resource != resourceStorage && resource != resourceInodes || trees == nil {
+		return false
+	}
+	_, isMeasured := trees.pods[p.uid]
+	return !isMeasured && p.isKnownToRun(n.usageAskedAt)
 }
 
 // isCertainCandidate reports whether the agent knows that a pod could be evicted.
@@ -68,6 +82,15 @@ func (p *pod) isKnownToRun(observedAt time.Time) bool {
 	return slices.ContainsFunc(p.containers, func(c *container) bool {
 		return c.state == running && !c.startedAt.Add(usageNoticeBound).After(observedAt)
 	})
+}
+
+// isKnownIdle reports whether all containers of the pod have exited so long before an observation
+// that the agent certainly knows it.
+func (p *pod) isKnownIdle(observedAt time.Time) bool {
+	last := p.lastExitAt()
+	return !last.IsZero() && !last.Add(usageNoticeBound).After(observedAt) &&
+		!slices.ContainsFunc(p.containers, func(c *container) bool { return c.state != exited }) &&
+		!p.model.anyFaultPossible(last, observedAt, "ListContainers", "ContainerStatus")
 }
 
 // rank is what a pod is ranked by. The lowest class comes first, then the lowest priority, then the
@@ -91,6 +114,9 @@ func rankOf(p *pod, usage *usageSample, resource string) rank {
 	if usage != nil {
 		u, isKnown = usage.pods[p.uid]
 	}
+	if !isKnown { // nothing of it runs, so it has no statistics
+		isKnown = p.isKnownIdle(p.model.pressure.usageAskedAt)
+	}
 	switch {
 	case resource == resourcePIDs && isKnown:
 		r.excess = u.processes
@@ -110,7 +136,14 @@ func rankOf(p *pod, usage *usageSample, resource string) rank {
 	return r
 }
 
+// requestOf returns what a pod requests of a resource, with its overhead if its containers request
+// any (GetResourceRequestQuantity in pkg/api/v1/resource/helpers.go).
 func requestOf(spec *v1.Pod, name v1.ResourceName) int64 {
-	amount := podresources.PodRequests(spec, podresources.PodResourcesOptions{})[name]
+	without := podresources.PodResourcesOptions{ExcludeOverhead: true}
+	amount := podresources.PodRequests(spec, without)[name]
+	if amount.IsZero() {
+		return 0
+	}
+	amount.Add(spec.Spec.Overhead[name])
 	return amount.Value()
 }

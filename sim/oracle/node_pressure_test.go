@@ -255,35 +255,34 @@ func (s *script) measureDisks() {
 	s.measureDisk(fromImagefs, 100)
 }
 
-// endOverLimit has "u2" end, whose layer is freed after the disks were observed.
-func endOverLimit(s *script) {
-	s.dropRun("u2")
-	s.wait(1)
-	s.measureDisks()
-	s.freeLayer("u2")
-	s.wait(2)
-}
-
-// afterLimit has "u2" end some seconds after it was found to be over its limit.
-func afterLimit(seconds float64, first func(*script)) func(*script) {
+// endOverLimit has the pod "u2" end some seconds after it was found to be over its limit, and after
+// something else. The runtime frees its layer once the disks were observed.
+func endOverLimit(seconds float64, first func(*script)) func(*script) {
 	return func(s *script) {
 		s.measureDisks()
 		s.exceedLimit("u2")
-		first(s)
+		if first != nil {
+			first(s)
+		}
 		s.wait(seconds)
-		endOverLimit(s)
+		s.dropRun("u2")
+		s.wait(1)
+		s.measureDisks()
+		s.freeLayer("u2")
+		s.wait(2)
 	}
 }
 
-// freedCase is whether what "u2" has given back counts for a file system.
-type freedCase struct {
+// overLimitCase is a script, and whether the last observation of a source must not lead to a victim
+// after it.
+type overLimitCase struct {
 	name   string
 	want   bool
 	source string
 	then   func(s *script)
 }
 
-func checkFreed(t *testing.T, cases []freedCase) {
+func runOverLimitCases(t *testing.T, cases []overLimitCase) {
 	t.Helper()
 	for _, c := range cases {
 		s := newScript()
@@ -307,18 +306,17 @@ func checkFreed(t *testing.T, cases []freedCase) {
 // What a pod over a limit of its own has given back since an observation counts for the file system
 // that it was on.
 func TestFreedByPodOverItsLimit(t *testing.T) {
-	checkFreed(t, []freedCase{
-		{"its layer is freed", true, fromImagefs, afterLimit(5, func(*script) {})},
-		{"its layer is freed, on another file system", false, fromNodefs,
-			afterLimit(5, func(*script) {})},
+	runOverLimitCases(t, []overLimitCase{
+		{"its layer is freed", true, fromImagefs, endOverLimit(5, nil)},
+		{"its layer is freed, on another file system", false, fromNodefs, endOverLimit(5, nil)},
 		{"its layer is freed just now", false, fromImagefs, func(s *script) {
-			afterLimit(5, func(*script) {})(s)
+			endOverLimit(5, nil)(s)
 			s.measureDisks()
 			s.freeLayer("u2")
 			s.wait(0.5)
 		}},
 		{"its layer was freed before", false, fromImagefs, func(s *script) {
-			afterLimit(5, func(*script) {})(s)
+			endOverLimit(5, nil)(s)
 			s.measureDisks()
 		}},
 		{"its container is removed", true, fromNodefs, func(s *script) {
@@ -331,44 +329,46 @@ func TestFreedByPodOverItsLimit(t *testing.T) {
 }
 
 // The agent does not wait for one pod over its limit after the other.
-func TestWaitForPodsOverTheirLimits(t *testing.T) {
-	checkFreed(t, []freedCase{
-		{"half a minute after it was found", true, fromImagefs, afterLimit(30, func(*script) {})},
+func TestLongWaitForPodsOverTheirLimits(t *testing.T) {
+	runOverLimitCases(t, []overLimitCase{
+		{"half a minute after it was found", true, fromImagefs, endOverLimit(30, nil)},
 		{"half a minute after it was found, on a disk that was short before", true, fromImagefs,
 			func(s *script) {
 				s.measureDisks()
 				s.wait(5)
-				afterLimit(30, func(*script) {})(s)
+				endOverLimit(30, nil)(s)
 			}},
-		{"longer after it was found", false, fromImagefs, afterLimit(32, func(*script) {})},
+		{"longer after it was found", false, fromImagefs, endOverLimit(32, nil)},
 		{"longer after another pod was found", false, fromImagefs, func(s *script) {
 			s.measureDisks()
 			s.exceedLimit("u1")
 			s.wait(5)
-			afterLimit(27, func(*script) {})(s)
+			endOverLimit(27, nil)(s)
 		}},
 		{"longer, and another pod was evicted for the disk", true, fromImagefs,
-			afterLimit(27, func(s *script) {
+			endOverLimit(27, func(s *script) {
 				s.wait(5)
 				s.addFact(truth.EventRecorded, truth.Fact{PodUID: "u3", Reason: reasonEvicted,
 					Message: lowPrefix + "ephemeral-storage. "})
 				s.model.pressure.victimDeadline = s.now // nothing is waited for on its behalf
 			})},
-		{"longer, and the disk was not short before", true, fromImagefs, afterLimit(27, func(s *script) {
-			s.model.opts.Pressure.Thresholds[1].Amount = 50 // the other one never is
-			s.wait(5)
-			s.measureDisk(fromNodefs, 300)
-			s.measureDisk(fromImagefs, 300)
-			s.measureDisks()
-		})},
+		{"longer, and the disk was not short before", true, fromImagefs,
+			endOverLimit(27, func(s *script) {
+				s.model.opts.Pressure.Thresholds[1].Amount = 50 // the other one never is
+				s.wait(5)
+				s.measureDisk(fromNodefs, 300)
+				s.measureDisk(fromImagefs, 300)
+				s.measureDisks()
+			})},
 		{"longer, and memory alone was short before", true, fromImagefs, func(s *script) {
 			o := &s.model.opts.Pressure
-			o.Thresholds = append(o.Thresholds, PressureThreshold{Signal: "memory.available", Amount: 100})
+			o.Thresholds = append(o.Thresholds,
+				PressureThreshold{Signal: "memory.available", Amount: 100})
 			s.model.pressure = newPressureModel(o)
 			s.measure(1, 50)
 			s.exceedLimit("u1")
 			s.wait(5)
-			afterLimit(27, func(*script) {})(s)
+			endOverLimit(27, nil)(s)
 		}},
 		{"longer, and another agent runs since", true, fromImagefs, func(s *script) {
 			s.measureDisks()
@@ -376,7 +376,7 @@ func TestWaitForPodsOverTheirLimits(t *testing.T) {
 			s.wait(5)
 			s.AgentStarted(s.now)
 			s.wait(1)
-			afterLimit(26, func(*script) {})(s)
+			endOverLimit(26, nil)(s)
 		}},
 	})
 }
