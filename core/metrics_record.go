@@ -312,25 +312,26 @@ func (t *Metrics) recordImageRequest(policy v1.PullPolicy, result *image.Result)
 	}
 }
 
-// recordVolumeOperation records an operation on a volume. No volume is migrated to CSI.
+// recordVolumeOperation records an operation on a volume that no CSI driver serves.
 func (t *Metrics) recordVolumeOperation(plugin volume.Plugin, operation pod.VolumeOperation,
 	took time.Duration, failed bool) {
-	t.recordOperation(volume.PluginLabels[plugin], string(operation), took, failed)
+	t.recordOperation(volume.PluginLabels[plugin], string(operation), took, failed, false)
 }
 
 // recordCSIOperation records an operation on a volume of a CSI driver.
-func (t *Metrics) recordCSIOperation(driver string, operation csi.Operation, took time.Duration,
-	failed bool) {
-	t.recordOperation(volume.PluginLabels[volume.CSIPlugin]+":"+driver, string(operation), took,
-		failed)
+func (t *Metrics) recordCSIOperation(o csi.Counted) {
+	t.recordOperation(volume.PluginLabels[volume.CSIPlugin]+":"+o.Driver, string(o.Operation), o.Took,
+		o.Failed, o.Migrated)
 }
 
-func (t *Metrics) recordOperation(plugin, operation string, took time.Duration, failed bool) {
+func (t *Metrics) recordOperation(plugin, operation string, took time.Duration, failed,
+	isMigrated bool) {
 	status := "success"
 	if failed {
 		status = "fail-unknown"
 	}
-	t.VolumeOperations.Observe(plugin+" "+operation+" "+status+" false", volumeOperationBounds, took)
+	label := plugin + " " + operation + " " + status + " " + strconv.FormatBool(isMigrated)
+	t.VolumeOperations.Observe(label, volumeOperationBounds, took)
 }
 
 // recordVolumeMeasured records how long the measurement of a volume took, by what was asked: "du"

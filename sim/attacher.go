@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	translation "k8s.io/csi-translation-lib"
 
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/wire"
@@ -42,14 +44,14 @@ type attacher struct {
 
 // attachment is a volume that is to be attached to the node.
 type attachment struct {
-	name, volume string // of the VolumeAttachment, and of the PersistentVolume
-	driver       string
-	unique       v1.UniqueVolumeName
+	name   string // of the VolumeAttachment
+	driver string
+	unique v1.UniqueVolumeName
 }
 
 // startAttacher starts the controllers, if a plan has volumes that they may attach.
 func (r *run) startAttacher() {
-	if !r.plan.HasClaims() || !r.plan.HasCSIDriver("") {
+	if !r.plan.HasCSIDriver("") {
 		return
 	}
 	r.attacher = attacher{attachAt: map[string]time.Time{}, unwanted: map[string]time.Time{},
@@ -63,10 +65,8 @@ func (r *run) startAttacher() {
 }
 
 // attachmentOf returns the attachment of a volume of a CSI driver.
-func attachmentOf(pv *v1.PersistentVolume) attachment {
-	c := pv.Spec.CSI
-	return attachment{name: attachmentName(c.Driver, c.VolumeHandle), volume: pv.Name,
-		driver: c.Driver,
+func attachmentOf(c *v1.CSIPersistentVolumeSource) attachment {
+	return attachment{name: attachmentName(c.Driver, c.VolumeHandle), driver: c.Driver,
 		unique: v1.UniqueVolumeName("kubernetes.io/csi/" + c.Driver + "^" + c.VolumeHandle)}
 }
 
@@ -94,9 +94,10 @@ func (r *run) isAttached(driver, handle string) bool {
 	return a != nil && a.Status.Attached
 }
 
-// neededAttachments returns the attachments that the pods of the node need, once each.
-func (r *run) neededAttachments() []attachment {
-	var needed []attachment
+// neededAttachments returns the attachments that the pods of the node need, once each, with their
+// sources.
+func (r *run) neededAttachments() (needed []attachment,
+	sources []storagev1.VolumeAttachmentSource) {
 	for _, o := range r.server.Objects(world.ResourcePods) {
 		pod := o.Pod
 		if pod.Spec.NodeName != plan.NodeName || pod.Status.Phase == v1.PodSucceeded ||
@@ -104,35 +105,74 @@ func (r *run) neededAttachments() []attachment {
 			continue
 		}
 		for i := range pod.Spec.Volumes {
-			pv := r.volumeOf(pod, &pod.Spec.Volumes[i])
+			pv, source := r.volumeOf(pod, &pod.Spec.Volumes[i])
 			if pv == nil || pv.Spec.CSI == nil || !r.needsAttachment(pv.Spec.CSI.Driver) {
 				continue
 			}
-			a := attachmentOf(pv)
+			a := attachmentOf(pv.Spec.CSI)
 			if !slices.Contains(needed, a) {
-				needed = append(needed, a)
+				needed, sources = append(needed, a), append(sources, source)
 			}
 		}
 	}
-	return needed
+	return needed, sources
 }
 
-// volumeOf returns the PersistentVolume of a volume of a pod; nil if it has none.
-func (r *run) volumeOf(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolume {
+// volumeOf returns the PersistentVolume of a volume of a pod, and how an attachment names it; nil
+// if it has none. One of an in-tree kind that is written in the pod has one that no server has.
+func (r *run) volumeOf(pod *v1.Pod, v *v1.Volume) (*v1.PersistentVolume,
+	storagev1.VolumeAttachmentSource) {
 	name := ""
 	switch {
 	case v.PersistentVolumeClaim != nil:
 		name = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
 		name = pod.Name + "-" + v.Name
+	case translator.IsInlineMigratable(v):
+		pv, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), v.DeepCopy(),
+			pod.Namespace)
+		if err != nil {
+			panic("sim: cannot translate a volume: " + err.Error())
+		}
+		return pv, storagev1.VolumeAttachmentSource{InlineVolumeSpec: &pv.Spec}
 	default:
-		return nil
+		return nil, storagev1.VolumeAttachmentSource{}
 	}
 	claim := r.server.Object(world.ResourceClaims, pod.Namespace, name).Claim
 	if claim == nil || claim.Status.Phase != v1.ClaimBound {
+		return nil, storagev1.VolumeAttachmentSource{}
+	}
+	pv := migrated(r.server.Object(world.ResourceVolumes, "", claim.Spec.VolumeName).Volume)
+	return pv, storagev1.VolumeAttachmentSource{PersistentVolumeName: &claim.Spec.VolumeName}
+}
+
+// translator is that of all controllers of a cluster.
+var translator = translation.New()
+
+// migrated returns a persistent volume of an in-tree kind as the volume of the CSI driver that has
+// replaced its plugin, and any other one, or none, as it is.
+func migrated(pv *v1.PersistentVolume) *v1.PersistentVolume {
+	if pv == nil || !translator.IsPVMigratable(pv) {
+		return pv
+	}
+	of, err := translator.TranslateInTreePVToCSI(logr.Discard(), pv)
+	if err != nil {
+		panic("sim: cannot translate a volume: " + err.Error())
+	}
+	return of
+}
+
+// sourceOf returns the volume that is attached; nil if it does not exist any more.
+func (r *run) sourceOf(a *storagev1.VolumeAttachment) *v1.CSIPersistentVolumeSource {
+	if a.Spec.Source.InlineVolumeSpec != nil {
+		return a.Spec.Source.InlineVolumeSpec.CSI
+	}
+	pv := migrated(r.server.Object(world.ResourceVolumes, "",
+		*a.Spec.Source.PersistentVolumeName).Volume)
+	if pv == nil {
 		return nil
 	}
-	return r.server.Object(world.ResourceVolumes, "", claim.Spec.VolumeName).Volume
+	return pv.Spec.CSI
 }
 
 // reconcileAttachments attaches what pods need, and detaches what none needs and the node does not
@@ -142,19 +182,19 @@ func (r *run) reconcileAttachments() {
 	if node == nil {
 		return
 	}
-	needed := r.neededAttachments()
-	for _, a := range needed {
+	needed, sources := r.neededAttachments()
+	for i, a := range needed {
 		delete(r.attacher.unwanted, a.name)
-		r.attach(a)
+		r.attach(a, sources[i])
 	}
 	var attached []v1.AttachedVolume
 	for _, o := range r.server.Objects(world.ResourceAttachments) {
 		a := o.Attachment
-		pv := r.server.Object(world.ResourceVolumes, "", *a.Spec.Source.PersistentVolumeName).Volume
-		if pv == nil || pv.Spec.CSI == nil {
+		source := r.sourceOf(a)
+		if source == nil {
 			continue
 		}
-		at := attachmentOf(pv)
+		at := attachmentOf(source)
 		isNeeded := slices.Contains(needed, at)
 		if !isNeeded && r.mayDetach(node, at) {
 			r.detach(at)
@@ -172,12 +212,12 @@ func (r *run) reconcileAttachments() {
 }
 
 // attach creates the attachment, and has it attached some time later.
-func (r *run) attach(a attachment) {
+func (r *run) attach(a attachment, source storagev1.VolumeAttachmentSource) {
 	if r.server.Object(world.ResourceAttachments, "", a.name).Attachment == nil {
 		r.adminWrite("attach-detach controller", &world.CreateObject{Object: world.Object{
 			Attachment: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: a.name},
 				Spec: storagev1.VolumeAttachmentSpec{Attacher: a.driver, NodeName: plan.NodeName,
-					Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &a.volume}}}}})
+					Source: source}}}})
 		r.attacher.attachesMade++
 		takes := wire.Stream(r.plan.Seed, fmt.Sprint("attachment ", r.attacher.attachesMade)).
 			Int64N(int64(attachTakesMost))

@@ -2863,6 +2863,20 @@ var mutants = []mutant{
 		scenario: "csi-churn", seeds: "1-20",
 	},
 	{ // csi-volumes
+		name:     "an inline volume of an in-tree kind is in the directory of its name in the pod",
+		file:     "core/volume/migrate.go",
+		old:      "u.SpecName, u.Migrated = escapeName(pv.Name), true",
+		new:      "u.SpecName, u.Migrated = v.Name, true",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // progress
+		name:     "a persistent volume of an in-tree kind has another handle than for its controllers",
+		file:     "core/volume/migrate.go",
+		old:      "	return migrated, true, nil",
+		new:      "	migrated.Spec.CSI.VolumeHandle = pv.Name\n	return migrated, true, nil",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-volumes
 		name:     "a volume that was found is unpublished although its pod is known",
 		file:     "core/csi/release.go",
 		old:      "p.Released || env.CleansUp && !env.IsKnownPod(p.UID))",

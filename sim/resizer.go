@@ -53,7 +53,7 @@ func (r *run) growClaim(rng *rand.Rand) {
 func (r *run) resizeClaims() {
 	for _, o := range r.server.Objects(world.ResourceClaims) {
 		claim := o.Claim
-		volume := r.server.Object(world.ResourceVolumes, "", claim.Spec.VolumeName).Volume
+		volume := migrated(r.server.Object(world.ResourceVolumes, "", claim.Spec.VolumeName).Volume)
 		want, have := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
 		if claim.Status.Phase != v1.ClaimBound || volume == nil || volume.Spec.CSI == nil ||
 			want.Cmp(*have) <= 0 {

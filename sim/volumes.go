@@ -204,11 +204,16 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 		if !r.plan.HasCSIDriver(spec.StorageClassName) {
 			return // no provisioner has the class
 		}
-		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
-			VolumeHandle: "vol-" + name}
+		fsType := ""
 		if mode == v1.PersistentVolumeFilesystem {
-			spec.CSI.FSType = "ext4"
+			fsType = "ext4"
 		}
+		if spec.StorageClassName == plan.CinderDriver { // as before the plugin was replaced
+			spec.Cinder = &v1.CinderPersistentVolumeSource{VolumeID: "vol-" + name, FSType: fsType}
+			break
+		}
+		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
+			VolumeHandle: "vol-" + name, FSType: fsType}
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{

@@ -76,6 +76,8 @@ type CSIVolume struct {
 	// Secrets are shown by no log and no snapshot.
 	Secrets    map[string]string `json:"secrets,omitempty"`
 	Capability CSICapability     `json:"capability"`
+	// Migrated is set for a volume of a kind whose plugin the driver has replaced. Metrics have it.
+	Migrated bool `json:"migrated,omitempty"`
 }
 
 // CSICapability is how a volume is used.
@@ -143,6 +145,7 @@ type ExpandVolume struct {
 	RequiredBytes int64             `json:"requiredBytes,omitempty"`
 	Secrets       map[string]string `json:"secrets,omitempty"`
 	Capability    CSICapability     `json:"capability"`
+	Migrated      bool              `json:"migrated,omitempty"` // as in CSIVolume
 }
 
 // VolumeExpanded is the completion of ExpandVolume.
@@ -176,6 +179,20 @@ type CSIVolumeStats struct {
 type CSIVolumeCondition struct {
 	Abnormal bool   `json:"abnormal"`
 	Message  string `json:"message,omitempty"`
+}
+
+// IsMigrated reports whether a call is for a volume of a kind whose plugin its driver has replaced.
+// Of calls that undo something that is not known, as for a kubelet.
+func IsMigrated(call CSICall) bool {
+	switch c := call.(type) {
+	case *StageVolume:
+		return c.Migrated
+	case *PublishVolume:
+		return c.Migrated
+	case *ExpandVolume:
+		return c.Migrated
+	}
+	return false
 }
 
 // CalledDriver implements CSICall.

@@ -188,7 +188,8 @@ func countPortMetrics(t *testing.T, numbers *portmetrics.Metrics) {
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 			return errors.New("it fails, to be counted")
 		})
-	_ = numbers.CSICalls("driver.test")(t.Context(), "/csi.v1.Node/NodeStageVolume", nil, nil, nil,
+	calls := numbers.CSICalls("driver.test", false)
+	_ = calls(t.Context(), "/csi.v1.Node/NodeStageVolume", nil, nil, nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 			return nil
 		})

@@ -90,7 +90,7 @@ type Env struct {
 	// SELinux reports whether SELinux is enabled on the machine.
 	SELinux bool
 	// Count counts an operation on a volume of a driver; nil to count nothing.
-	Count func(driver string, operation Operation, took time.Duration, failed bool)
+	Count func(o Counted)
 	// EnqueuePod plans a pod, EnqueuePods all of them.
 	EnqueuePod  func(uid string)
 	EnqueuePods func()

@@ -171,7 +171,7 @@ func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size requiredSize, 
 	}
 	request := &world.ExpandVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
 		Path: n.publishedPath(p), RequiredBytes: size.Value(), Secrets: secrets,
-		Capability: capabilityOf(v, u, session)}
+		Capability: capabilityOf(v, u, session), Migrated: u.Migrated}
 	request.Capability.MountGroup = ""
 	if session.Info.Capabilities.StageUnstage {
 		request.StagingPath = n.stagingPath(v)

@@ -107,8 +107,12 @@ func (n *node) env() *Env {
 		SaysInUse:  func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
 		IsKnownPod: func(uid string) bool { return n.pods[uid] },
 		EnqueuePod: func(uid string) { n.planned = append(n.planned, uid) },
-		Count: func(driver string, o Operation, took time.Duration, failed bool) {
-			n.counted = append(n.counted, fmt.Sprintf("%s %v %v", o, took, failed))
+		Count: func(o Counted) {
+			counted := fmt.Sprintf("%s %v %v", o.Operation, o.Took, o.Failed)
+			if o.Migrated {
+				counted += " migrated"
+			}
+			n.counted = append(n.counted, counted)
 		},
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
 	}

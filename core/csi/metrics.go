@@ -18,6 +18,16 @@ const (
 	OperationExpand        Operation = "volume_fs_resize"
 )
 
+// Counted is an operation on a volume of a driver that has ended.
+type Counted struct {
+	Driver    string
+	Operation Operation
+	Took      time.Duration
+	Failed    bool
+	// Migrated is Use.Migrated. It is false for an unmount, of which a kubelet does not know it.
+	Migrated bool
+}
+
 // of returns the operation on a block volume that corresponds to one on a file system.
 func (o Operation) of(isBlock bool) Operation {
 	if !isBlock {
@@ -42,7 +52,8 @@ func (v *Volume) end(operation Operation, since *time.Time, failed bool, env *En
 	}
 	*since = time.Time{}
 	if env.Count != nil && v.Driver != "" {
-		env.Count(v.Driver, operation.of(v.Device != ""), took, failed)
+		env.Count(Counted{Driver: v.Driver, Operation: operation.of(v.Device != ""), Took: took,
+			Failed: failed, Migrated: v.Migrated && operation != OperationUnmount})
 	}
 }
 

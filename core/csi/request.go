@@ -67,6 +67,7 @@ func (n *Node) stageRequest(v *Volume, session *Session,
 	return &world.StageVolume{StagingPath: n.stagingPath(v), CSIVolume: world.CSIVolume{
 		Driver: session.driver(v.Driver), Handle: v.Handle, PublishContext: v.Attachment.Context,
 		VolumeContext: u.Attributes, Secrets: secrets, Capability: capabilityOf(v, u, session),
+		Migrated: u.Migrated,
 	}}, true, nil
 }
 
@@ -97,7 +98,7 @@ func (n *Node) publishRequest(v *Volume, u *Use, p *Publication,
 	r := &world.PublishVolume{TargetPath: n.publishedPath(p), ReadOnly: u.ReadOnly,
 		CSIVolume: world.CSIVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
 			PublishContext: v.Attachment.Context, VolumeContext: volumeContext, Secrets: secrets,
-			Capability: capabilityOf(v, u, session)}}
+			Capability: capabilityOf(v, u, session), Migrated: u.Migrated}}
 	if !v.Ephemeral && session.Info.Capabilities.StageUnstage {
 		r.StagingPath = n.stagingPath(v)
 	}

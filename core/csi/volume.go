@@ -25,6 +25,8 @@ type Volume struct {
 	// Device is the name of the persistent volume of a block volume, by which its directories are
 	// named; empty: it is a file system.
 	Device string `json:"device,omitempty"`
+	// Migrated is Use.Migrated of its last use.
+	Migrated bool `json:"migrated,omitempty"`
 	// Refused is set if a pod wants to use the volume in the other way. It has to be let go before.
 	Refused bool `json:"refused,omitempty"`
 
@@ -166,6 +168,8 @@ type Use struct {
 	Ephemeral bool   `json:"ephemeral,omitempty"`
 	ReadOnly  bool   `json:"readOnly,omitempty"`
 	Block     bool   `json:"block,omitempty"` // the pod gets the device
+	// Migrated is set for a volume of a kind whose plugin a CSI driver has replaced. Metrics have it.
+	Migrated bool `json:"migrated,omitempty"`
 
 	FSType        string                          `json:"fsType,omitempty"`
 	MountOptions  []string                        `json:"mountOptions,omitempty"`
@@ -336,7 +340,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	}
 	known := v.Uses[u.target()]
 	if known == nil {
-		v.User = u.UID
+		v.User, v.Migrated = u.UID, u.Migrated
 		if !v.mustStay() {
 			v.Attachment = Attachment{} // it may have been detached meanwhile
 		}
@@ -388,6 +392,8 @@ func (u *Use) check() string {
 		return fmt.Sprintf("the volume handle has to have 1 to %d bytes", handleMax)
 	case u.SpecName == "" || len(u.SpecName) > specNameMax:
 		return "the name of the volume is too long for a directory"
+	case strings.ContainsAny(u.SpecName, "/\x00"):
+		return "the name of the volume has a character that no directory can have"
 	case u.Block && isDirOfBlocks(u.SpecName):
 		return fmt.Sprintf("a block volume cannot have the name %q: the directory of block volumes has "+
 			"another one of this name", u.SpecName)

@@ -81,6 +81,9 @@ func (u *unsupported) inVolume(v *v1.Volume) string {
 	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil,
 		v.PersistentVolumeClaim != nil, v.Ephemeral != nil, v.NFS != nil, v.CSI != nil:
 		return ""
+	case v.AWSElasticBlockStore != nil, v.GCEPersistentDisk != nil, v.AzureDisk != nil,
+		v.AzureFile != nil, v.Cinder != nil, v.VsphereVolume != nil, v.PortworxVolume != nil:
+		return "" // volumes of the CSI drivers that have replaced their plugins
 	case v.Glusterfs != nil, v.RBD != nil, v.CephFS != nil, v.Flocker != nil, v.Quobyte != nil,
 		v.ScaleIO != nil, v.StorageOS != nil, v.PhotonPersistentDisk != nil, v.FlexVolume != nil,
 		v.GitRepo != nil:

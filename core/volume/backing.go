@@ -151,20 +151,9 @@ func (b Backing) version() string {
 // backingOf returns what backs a volume. Without an error, not known means that an object is still
 // being read.
 func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
-	switch {
-	case spec.CSI != nil && p.Objects == nil:
-		return Backing{Name: spec.Name}, true, &setupError{stepInit,
-			errors.New("failed to get a kubernetes client")}
-	case spec.CSI != nil:
-		u := csi.InlineUse(p.Spec, spec)
-		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, true, nil
-	case spec.NFS != nil:
-		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly), true, nil
-	case spec.GitRepo != nil:
-		return Backing{Name: spec.Name}, true, errors.New("git-repo volume plugin has been disabled; " +
-			"if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
-	case claim.Name(p.Spec, spec) == "":
-		return b, true, noPlugin(spec.Name)
+	if claim.Name(p.Spec, spec) == "" {
+		b, err = p.inlineBacking(spec)
+		return b, true, err
 	}
 	r, known, err := claim.Resolve(p.Spec, spec, p.Objects)
 	if err != nil {
@@ -173,7 +162,10 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	if !known {
 		return b, false, nil
 	}
-	volume := r.Volume
+	volume, isMigrated, err := migratePV(r.Volume)
+	if err != nil {
+		return b, true, err
+	}
 	switch source := &volume.Spec; {
 	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil:
 		return b, true, noDevice(volume)
@@ -191,6 +183,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		}
 	case source.CSI != nil:
 		u := csi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
+		u.Migrated = isMigrated
 		b = Backing{Plugin: CSIPlugin, CSI: &u}
 	case source.NFS != nil:
 		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly)
@@ -199,6 +192,31 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	}
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
 	return b, true, p.checkAffinity(volume)
+}
+
+// inlineBacking returns what backs a volume that is written in the pod.
+func (p *Pod) inlineBacking(spec *v1.Volume) (Backing, error) {
+	isMigrated := isMigratedInline(spec)
+	switch {
+	case (spec.CSI != nil || isMigrated) && p.Objects == nil:
+		return Backing{Name: spec.Name}, &setupError{stepInit,
+			errors.New("failed to get a kubernetes client")}
+	case isMigrated:
+		u, err := migrateInline(p.Spec, spec)
+		if err != nil {
+			return Backing{Name: spec.Name}, err
+		}
+		return Backing{Plugin: CSIPlugin, Name: u.SpecName, CSI: &u}, nil
+	case spec.CSI != nil:
+		u := csi.InlineUse(p.Spec, spec)
+		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, nil
+	case spec.NFS != nil:
+		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly), nil
+	case spec.GitRepo != nil:
+		return Backing{Name: spec.Name}, errors.New("git-repo volume plugin has been disabled; " +
+			"if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
+	}
+	return Backing{}, noPlugin(spec.Name)
 }
 
 // fsTypeDefault is the file system of a local device whose volume names none.
@@ -226,31 +244,14 @@ func noDevice(volume *v1.PersistentVolume) error {
 		"%q : its kind has no volumeMode Block", volume.Name)}
 }
 
-// unsupported returns the error of a persistent volume of a kind that this version does not mount.
-// The kubelet has plugins for some of them, and turns others into volumes of CSI drivers.
+// unsupported returns the error of a persistent volume of a kind that is not mounted.
 func unsupported(volume *v1.PersistentVolume) error {
 	kind := ""
 	switch s := &volume.Spec; {
-	case s.CSI != nil:
-		kind = "csi"
 	case s.ISCSI != nil:
 		kind = "iscsi"
 	case s.FC != nil:
 		kind = "fc"
-	case s.AWSElasticBlockStore != nil:
-		kind = "awsElasticBlockStore"
-	case s.GCEPersistentDisk != nil:
-		kind = "gcePersistentDisk"
-	case s.AzureDisk != nil:
-		kind = "azureDisk"
-	case s.AzureFile != nil:
-		kind = "azureFile"
-	case s.Cinder != nil:
-		kind = "cinder"
-	case s.VsphereVolume != nil:
-		kind = "vsphereVolume"
-	case s.PortworxVolume != nil:
-		kind = "portworxVolume"
 	default:
 		return noPlugin(volume.Name)
 	}

@@ -30,14 +30,15 @@ import (
 type Options struct {
 	Clock   clock.Clock
 	Deliver func(world.Event) // receives all events; called from many goroutines
-	// Intercept returns what counts the calls of a driver. Nil: nothing does.
-	Intercept func(driver string) grpc.UnaryClientInterceptor
+	// Intercept returns what counts a call of a driver, by whether it is for a migrated volume
+	// (world.IsMigrated). Nil: nothing does.
+	Intercept func(driver string, isMigrated bool) grpc.UnaryClientInterceptor
 }
 
 // Port is a world.Port for CSI drivers. Close it when done.
 type Port struct {
 	operations *inflight.Operations
-	intercept  func(driver string) grpc.UnaryClientInterceptor
+	intercept  func(driver string, isMigrated bool) grpc.UnaryClientInterceptor
 }
 
 // New returns a port.
@@ -57,7 +58,7 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	if !isCall {
 		panic(fmt.Sprintf("csi: cannot carry out %T", request))
 	}
-	client, closeConn, err := p.connect(call.CalledDriver())
+	client, closeConn, err := p.connect(call)
 	if err == nil {
 		defer closeConn()
 		var body any
@@ -68,11 +69,13 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	return nil, toWorldError(ctx, request, err)
 }
 
-// connect returns a client of a driver's node service.
-func (p *Port) connect(driver world.CSIDriver) (spec.NodeClient, func(), error) {
+// connect returns a client of the node service of a driver that is called.
+func (p *Port) connect(call world.CSICall) (spec.NodeClient, func(), error) {
 	var opts []grpc.DialOption
+	driver := call.CalledDriver()
 	if p.intercept != nil {
-		opts = append(opts, grpc.WithChainUnaryInterceptor(p.intercept(driver.Name)))
+		opts = append(opts, grpc.WithChainUnaryInterceptor(
+			p.intercept(driver.Name, world.IsMigrated(call))))
 	}
 	conn, err := pluginconn.Open(driver.Endpoint, world.CSIAnswerBytesMax, opts...)
 	if err != nil {

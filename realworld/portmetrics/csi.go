@@ -2,6 +2,7 @@ package portmetrics
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -42,15 +43,15 @@ func (n *csiMetrics) driverLabel(driver string) string {
 	return driver
 }
 
-// CSICalls returns what counts the calls of a CSI driver. No volume is one that was migrated from a
-// kind in the tree of Kubernetes.
-func (n *Metrics) CSICalls(driver string) grpc.UnaryClientInterceptor {
+// CSICalls returns what counts the calls of a CSI driver, for volumes of a kind whose plugin it has
+// replaced, or for others.
+func (n *Metrics) CSICalls(driver string, isMigrated bool) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
 		invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		started := time.Now()
 		err := invoke(ctx, method, request, reply, conn, opts...)
 		n.csi.durations.WithLabelValues(n.csi.driverLabel(driver), method, status.Code(err).String(),
-			"false").Observe(time.Since(started).Seconds())
+			strconv.FormatBool(isMigrated)).Observe(time.Since(started).Seconds())
 		return err
 	}
 }

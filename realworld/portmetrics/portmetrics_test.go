@@ -264,7 +264,8 @@ func TestCSICalls(t *testing.T) {
 	n := newMetrics(time.Time{})
 	call := func(driver string, err error) {
 		t.Helper()
-		got := n.CSICalls(driver)(t.Context(), "/csi.v1.Node/NodeStageVolume", nil, nil, nil,
+		count := n.CSICalls(driver, driver == "migrated.test")
+		got := count(t.Context(), "/csi.v1.Node/NodeStageVolume", nil, nil, nil,
 			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 				return err
 			})
@@ -274,19 +275,22 @@ func TestCSICalls(t *testing.T) {
 	}
 	call("a.test", nil)
 	call("a.test", status.Error(codes.Aborted, "pending"))
+	call("migrated.test", nil)
 	for i := range csiDriversMax {
 		call(fmt.Sprint("driver-", i), nil)
 	}
-	counted := func(driver, code string) uint64 {
+	counted := func(driver, code, migrated string) uint64 {
 		var m dto.Metric
-		metric := n.csi.durations.WithLabelValues(driver, "/csi.v1.Node/NodeStageVolume", code, "false")
+		metric := n.csi.durations.WithLabelValues(driver, "/csi.v1.Node/NodeStageVolume", code,
+			migrated)
 		if err := metric.(prometheus.Metric).Write(&m); err != nil {
 			t.Fatal(err)
 		}
 		return m.Histogram.GetSampleCount()
 	}
-	if counted("a.test", "OK") != 1 || counted("a.test", "Aborted") != 1 ||
-		counted("driver-0", "OK") != 1 || counted(other, "OK") != 1 {
+	if counted("a.test", "OK", "false") != 1 || counted("a.test", "Aborted", "false") != 1 ||
+		counted("migrated.test", "OK", "true") != 1 ||
+		counted("driver-0", "OK", "false") != 1 || counted(other, "OK", "false") != 2 {
 		t.Error("the calls are not counted by driver and code")
 	}
 }

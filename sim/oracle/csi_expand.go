@@ -27,10 +27,10 @@ func (*csiExpand) checkFact(m *model, f *truth.Fact) *finding {
 	before, after := f.Write.Before.Claim, f.Write.After.Claim
 	have, allocated := after.Status.Capacity.Storage(), after.Status.AllocatedResources.Storage()
 	volume := m.volumes.volumes[after.Spec.VolumeName]
-	if have.Cmp(*before.Status.Capacity.Storage()) == 0 || volume == nil || volume.Spec.CSI == nil {
+	name, isCSI := csiSource(volume)
+	if have.Cmp(*before.Status.Capacity.Storage()) == 0 || !isCSI {
 		return nil
 	}
-	name := csiName{volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle}
 	switch {
 	case m.csi.expanded[name] < have.Value():
 		return findingf("claim %s has %s now, and %s was expanded to %d bytes on the node", after.Name,
@@ -68,9 +68,8 @@ func (m *model) isOfExpansion(request any) bool {
 			awaitsExpansion(m.volumes.claims[r.Namespace+"/"+r.Name])
 	case *api.ExpandVolume:
 		for _, claim := range m.volumes.claims { //ordered: whether there is one
-			volume := m.volumes.volumes[claim.Spec.VolumeName]
-			if volume != nil && volume.Spec.CSI != nil && volume.Spec.CSI.VolumeHandle == r.Handle &&
-				awaitsExpansion(claim) {
+			name, isCSI := csiSource(m.volumes.volumes[claim.Spec.VolumeName])
+			if isCSI && name.handle == r.Handle && awaitsExpansion(claim) {
 				return true
 			}
 		}

@@ -181,17 +181,44 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 			add(v, csiName{v.CSI.Driver, inlineHandle(string(pod.UID), v.Name)}, v.Name, false)
 			continue
 		}
+		if v.Cinder != nil {
+			add(v, csiName{cinderDriver, v.Cinder.VolumeID}, cinderDir(v.Cinder), false)
+			continue
+		}
 		name, _ := claimName(pod, v)
 		claim := m.volumes.claims[pod.Namespace+"/"+name]
 		if name == "" || claim == nil {
 			continue
 		}
-		if pv := m.volumes.volumes[claim.Spec.VolumeName]; pv != nil && pv.Spec.CSI != nil {
-			add(v, csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, pv.Name,
+		pv := m.volumes.volumes[claim.Spec.VolumeName]
+		if source, isCSI := csiSource(pv); isCSI {
+			add(v, source, pv.Name,
 				pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock)
 		}
 	}
 	return uses
+}
+
+// cinderDriver is the driver that has replaced the plugin for volumes of the kind cinder, whose ID
+// is its handle for them (KEP-625).
+const cinderDriver = "cinder.csi.openstack.org"
+
+// cinderDir returns the name of the directory of such a volume that is written in a pod.
+func cinderDir(s *v1.CinderVolumeSource) string {
+	return cinderDriver + "-" + strings.ReplaceAll(s.VolumeID, "/", "~")
+}
+
+// csiSource returns which volume of a CSI driver a persistent volume is; false if it is none.
+func csiSource(pv *v1.PersistentVolume) (csiName, bool) {
+	switch {
+	case pv == nil:
+		return csiName{}, false
+	case pv.Spec.CSI != nil:
+		return csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, true
+	case pv.Spec.Cinder != nil:
+		return csiName{cinderDriver, pv.Spec.Cinder.VolumeID}, true
+	}
+	return csiName{}, false
 }
 
 // csiVolumeAt returns the volume that is published at a path, or has to be; false if there is none.

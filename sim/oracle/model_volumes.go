@@ -118,6 +118,9 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	if v.NFS != nil {
 		return nfsBacking(v.NFS, podDir, v.Name, v.NFS.ReadOnly)
 	}
+	if v.Cinder != nil {
+		return csiBacking(csiName{cinderDriver, v.Cinder.VolumeID}, podDir, cinderDir(v.Cinder), false)
+	}
 	name, readOnly := claimName(pod, v)
 	claim := o.claims[pod.Namespace+"/"+name]
 	if name == "" || claim == nil || v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod) {
@@ -127,12 +130,12 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	if volume == nil {
 		return nil
 	}
+	if source, isCSI := csiSource(volume); isCSI {
+		return csiBacking(source, podDir, volume.Name, readOnly)
+	}
 	switch s := &volume.Spec; {
 	case s.NFS != nil:
 		return nfsBacking(s.NFS, podDir, volume.Name, readOnly)
-	case s.CSI != nil:
-		return &backing{place{"/dev/" + s.CSI.Driver + "/" + s.CSI.VolumeHandle, "/"},
-			podDir + "/volumes/kubernetes.io~csi/" + volume.Name + "/mount", readOnly}
 	case s.HostPath != nil:
 		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, readOnly}
 	case s.Local != nil:
@@ -168,6 +171,11 @@ func (p *pod) lacksVolume(now time.Time) bool {
 	})
 }
 
+func csiBacking(source csiName, podDir, dir string, readOnly bool) *backing {
+	return &backing{place{"/dev/" + source.driver + "/" + source.handle, "/"},
+		podDir + "/volumes/kubernetes.io~csi/" + dir + "/mount", readOnly}
+}
+
 func nfsBacking(s *v1.NFSVolumeSource, podDir, name string, readOnly bool) *backing {
 	return &backing{place{s.Server + ":" + s.Path, "/"}, podDir + "/volumes/kubernetes.io~nfs/" + name,
 		readOnly}
@@ -185,7 +193,7 @@ func claimName(pod *v1.Pod, v *v1.Volume) (name string, readOnly bool) {
 	return "", false
 }
 
-// isBacked reports whether a volume has a claim or is of a server.
+// isBacked reports whether a volume has a claim, or is of a server or a cloud.
 func isBacked(v *v1.Volume) bool {
-	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.NFS != nil
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.NFS != nil || v.Cinder != nil
 }

@@ -49,11 +49,15 @@ func (d *CSIDriver) validate(c *PluginChange) error {
 	return nil
 }
 
+// CinderDriver is the driver that has replaced the plugin for volumes of the kind cinder (KEP-625).
+const CinderDriver = "cinder.csi.openstack.org"
+
 // CSIRange is which CSI drivers the node has, and what happens to them. A driver is called
 // csi-N.test. One that ends or is replaced is there again before the faults heal.
 type CSIRange struct {
 	Drivers Count `json:"drivers,omitempty"`
-	Late    Share `json:"late,omitempty"` // of drivers that are not there before the agent
+	Cinder  bool  `json:"cinder,omitempty"` // CinderDriver is there as well, after the others
+	Late    Share `json:"late,omitempty"`   // of drivers that are not there before the agent
 
 	NoStage     Share `json:"noStage,omitempty"` // as in CSIDriver, of drivers
 	MultiWriter Share `json:"multiWriter,omitempty"`
@@ -92,8 +96,15 @@ func (g *generator) addCSIDrivers() {
 	r := g.stream("csi drivers")
 	abilities := g.stream("csi abilities")
 	var drivers []*csiDriverPlan
+	var names []string
 	for i := range c.Drivers.draw(r) {
-		d := &csiDriverPlan{name: fmt.Sprintf("csi-%d.test", i), is: CSIDriver{
+		names = append(names, fmt.Sprintf("csi-%d.test", i))
+	}
+	if c.Cinder {
+		names = append(names, CinderDriver)
+	}
+	for _, name := range names {
+		d := &csiDriverPlan{name: name, is: CSIDriver{
 			NoStage: c.NoStage.drawBool(r), MultiWriter: c.MultiWriter.drawBool(r),
 			MountGroup: c.MountGroup.drawBool(r), Condition: true,
 			NoStats: c.NoStats.drawBool(abilities)}}
