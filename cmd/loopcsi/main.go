@@ -55,6 +55,7 @@ func readSettings(args []string) (settings, error) {
 	flags.StringVar(&o.RegistrationEndpoint, "registration", "",
 		"the path of the socket that a node agent finds the driver by")
 	flags.StringVar(&o.NodeID, "node-id", "", "the ID of this node")
+	flags.StringVar(&o.Name, "name", loopcsi.Name, "the name of the driver")
 	flags.StringVar(&o.Zone, "zone", "", "the topology segment of this node")
 	flags.Int64Var(&o.VolumesMax, "volumes-max", 0, "the limit of volumes on this node")
 	flags.BoolVar(&o.Attach, "attach", false, "require ControllerPublishVolume")

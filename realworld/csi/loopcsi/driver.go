@@ -25,6 +25,7 @@
 package loopcsi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,7 +40,7 @@ import (
 	"k8s.io/utils/exec"
 )
 
-// Name is the driver's name, as in CSIDriver objects.
+// Name is the driver's usual name, as in CSIDriver objects.
 const Name = "loop.csi.seedlet.dev"
 
 // ZoneKey is the key of the driver's only topology segment.
@@ -62,6 +63,7 @@ type Options struct {
 	// Registered is called with what the agent reports of the registration. Optional.
 	Registered func(*registerapi.RegistrationStatus)
 
+	Name       string // as in CSIDriver objects; optional: Name
 	Zone       string // where the node is; optional: without it there is no topology
 	VolumesMax int64  // on the node; optional: no limit
 	Capacity   int64  // in bytes; optional
@@ -119,6 +121,7 @@ func Start(o Options) (*Driver, error) {
 }
 
 func checkOptions(o *Options) error {
+	o.Name = cmp.Or(o.Name, Name)
 	if err := checkID("node", o.NodeID); err != nil {
 		return err
 	}

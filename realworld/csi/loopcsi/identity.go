@@ -17,9 +17,9 @@ type identity struct {
 	options Options
 }
 
-func (*identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (
+func (i *identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (
 	*csi.GetPluginInfoResponse, error) {
-	return &csi.GetPluginInfoResponse{Name: Name, VendorVersion: version}, nil
+	return &csi.GetPluginInfoResponse{Name: i.options.Name, VendorVersion: version}, nil
 }
 
 func (i *identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (
@@ -52,7 +52,7 @@ type registration struct {
 
 func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo,
 	error) {
-	return &registerapi.PluginInfo{Type: registerapi.CSIPlugin, Name: Name,
+	return &registerapi.PluginInfo{Type: registerapi.CSIPlugin, Name: r.options.Name,
 		Endpoint: r.options.Endpoint, SupportedVersions: []string{"1.0.0"}}, nil
 }
 

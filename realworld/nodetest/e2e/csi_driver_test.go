@@ -27,9 +27,9 @@ type csiDriver struct {
 	args     []string // without faults
 }
 
-// newCSIDriver returns a driver of an agent, which is not started. Its volumes are removed when the
-// test ends, or by a guard process if the test process is killed.
-func newCSIDriver(t *testing.T, a *agent, more ...string) *csiDriver {
+// newCSIDriver returns a driver of a name for an agent, which is not started. Its volumes are
+// removed when the test ends, or by a guard process if the test process is killed.
+func newCSIDriver(t *testing.T, a *agent, name string, more ...string) *csiDriver {
 	t.Helper()
 	for _, program := range []string{"losetup", "mkfs.ext4"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -42,12 +42,12 @@ func newCSIDriver(t *testing.T, a *agent, more ...string) *csiDriver {
 		t.Fatalf("building loopcsi: %v\n%s", err, out)
 	}
 	d := &csiDriver{dir: t.TempDir(),
-		endpoint: filepath.Join(a.rootDir, "plugins", loopcsi.Name, "csi.sock")}
-	d.args = append([]string{"--dir=" + d.dir, "--node-id=" + nodeName, "--endpoint=" + d.endpoint,
-		"--registration=" + filepath.Join(a.rootDir, "plugins_registry", loopcsi.Name+"-reg.sock")},
-		more...)
+		endpoint: filepath.Join(a.rootDir, "plugins", name, "csi.sock")}
+	d.args = append([]string{"--name=" + name, "--dir=" + d.dir, "--node-id=" + nodeName,
+		"--endpoint=" + d.endpoint,
+		"--registration=" + filepath.Join(a.rootDir, "plugins_registry", name+"-reg.sock")}, more...)
 	d.Daemon = &cleanup.Daemon{Program: path, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")},
-		LogFile: filepath.Join(filepath.Dir(a.logFile), "loopcsi.log")}
+		LogFile: filepath.Join(filepath.Dir(a.logFile), name+".log")}
 	guard, err := cleanup.StartGuard(loopcsi.GuardKind, d.dir)
 	if err != nil {
 		t.Fatal(err)

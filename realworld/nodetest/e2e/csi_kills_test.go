@@ -174,7 +174,7 @@ func (c *csiSuite) testForgottenObjects(t *testing.T) {
 	c.driver.start(t)
 	c.waitReleased(t)
 	c.driver.removeVolume(t, handle)
-	c.createDriverObject(t, false)
+	c.createDriverObject(t, loopcsi.Name, false)
 }
 
 // testRandomKills kills the agent, the driver or both at random, while pods with claims and inline

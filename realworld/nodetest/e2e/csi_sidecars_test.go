@@ -57,7 +57,7 @@ spec:
 func (c *csiSuite) startSidecars(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, "delete", "csidriver/"+loopcsi.Name, patience)
-	c.createDriverObject(t, true)
+	c.createDriverObject(t, loopcsi.Name, true)
 	c.apply(t, loopClass)
 	for _, program := range []string{cluster.Provisioner, cluster.Attacher, cluster.Resizer} {
 		d, err := c.cluster.NewSidecar(t.Context(), program, c.driver.endpoint)

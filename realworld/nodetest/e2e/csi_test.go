@@ -40,11 +40,11 @@ func TestCSI(t *testing.T) {
 		cluster.Options{}), delays: map[string]int{}}
 	c.history, c.connections = newWatchHistory(t, c.api), newConnectionRecorder(t)
 	c.joinNode(t)
-	c.driver = newCSIDriver(t, c.agent)
+	c.driver = newCSIDriver(t, c.agent, loopcsi.Name)
 	c.kubectl(t, "wait", "--for=condition=Ready", patience, "node/"+nodeName)
 	c.kubectl(t, "create", "namespace", testNamespace)
 	c.kubectl(t, "wait", "--for=create", patience, "serviceaccount/default")
-	c.createDriverObject(t, false)
+	c.createDriverObject(t, loopcsi.Name, false)
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
@@ -57,6 +57,7 @@ func TestCSI(t *testing.T) {
 		{"the driver is killed in each call", func(t *testing.T) { c.testKills(t, c.restartDriver) }},
 		{"restarts alone disturb nothing", c.testUndisturbed},
 		{"volumes go whose objects have gone", c.testForgottenObjects},
+		{"volumes of an in-tree kind are those of its driver", c.testMigratedVolumes},
 		{"sidecars start", c.startSidecars},
 		{"a StatefulSet keeps its data", c.testStatefulSet},
 		{"a volume is attached late", c.testLateAttachment},
@@ -75,11 +76,11 @@ func TestCSI(t *testing.T) {
 	}
 }
 
-// createDriverObject creates the CSIDriver.
-func (c *csiSuite) createDriverObject(t *testing.T, attachRequired bool) {
+// createDriverObject creates the CSIDriver of a driver.
+func (c *csiSuite) createDriverObject(t *testing.T, name string, attachRequired bool) {
 	t.Helper()
 	_, err := c.api.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: loopcsi.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: storagev1.CSIDriverSpec{AttachRequired: &attachRequired, PodInfoOnMount: new(true),
 			FSGroupPolicy: new(storagev1.FileFSGroupPolicy),
 			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent,
@@ -118,6 +119,15 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 	mode v1.PersistentVolumeAccessMode) (handle string) {
 	t.Helper()
 	handle = c.driver.makeVolume(t, name)
+	c.createClaimOn(t, name, mode, v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+		Driver: loopcsi.Name, VolumeHandle: handle, FSType: "ext4"}})
+	return handle
+}
+
+// createClaimOn creates a persistent volume, and a claim that is bound to it. Both have one name.
+func (c *csiSuite) createClaimOn(t *testing.T, name string, mode v1.PersistentVolumeAccessMode,
+	source v1.PersistentVolumeSource) {
+	t.Helper()
 	size := sizeOf("32Mi")
 	modes := []v1.PersistentVolumeAccessMode{mode}
 	_, err := c.api.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{
@@ -125,8 +135,7 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 		Spec: v1.PersistentVolumeSpec{AccessModes: modes, Capacity: size,
 			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
 			ClaimRef:                      &v1.ObjectReference{Namespace: testNamespace, Name: name},
-			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
-				Driver: loopcsi.Name, VolumeHandle: handle, FSType: "ext4"}}}}, metav1.CreateOptions{})
+			PersistentVolumeSource:        source}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +147,6 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return handle
 }
 
 func sizeOf(storage string) v1.ResourceList {
