@@ -141,6 +141,13 @@ var mutants = []mutant{
 		scenario: "odd-runtime", seeds: "1-50",
 	},
 	{
+		name:     "a completed container runs again without its record",
+		file:     "core/pod/removed_run.go",
+		old:      "if removed.IsNewerThan(c) && removed.Exited != nil &&",
+		new:      "if removed.IsNewerThan(c) && removed.Exited != nil && name == \"\" &&",
+		scenario: "storage-mix", seeds: "130-140",
+	},
+	{
 		// It may run, or never end.
 		name:     "a container in state unknown is left alone",
 		file:     "core/pod/plan.go",

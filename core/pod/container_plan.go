@@ -31,9 +31,11 @@ const (
 // ready: whether the container is created, started, removed or restarted. The returned time is when
 // a Wait ends by itself; zero if only an event ends it.
 func (p *Pod) nextAction(container *v1.Container, role Role, now time.Time) (Action, time.Time) {
-	c := p.NewestRun(container.Name)
+	c := p.LastRun(container.Name)
 	until := p.removedRunBackoffEnd(container.Name)
 	switch {
+	case c != nil && p.isRemoved(c):
+		return Ended, time.Time{}
 	case role == App && now.Before(until):
 		return Wait, until
 	case c == nil && role == Ephemeral && p.RemovedRun(container.Name) != nil:
@@ -147,7 +149,7 @@ func (p *Pod) InitsDone() int {
 // needsSandbox reports whether some app container has to run, and therefore needs a sandbox.
 func (p *Pod) needsSandbox() bool {
 	for i := range p.Spec.Spec.Containers {
-		c := p.NewestRun(p.Spec.Spec.Containers[i].Name)
+		c := p.LastRun(p.Spec.Spec.Containers[i].Name)
 		if c == nil || c.State == Created || c.HasKnownExit() && p.needsAnotherRun(c) {
 			return true
 		}

@@ -19,6 +19,8 @@ type RemovedRun struct {
 	Hash      string        `json:"hash"`      // of the spec that it was created from
 	Backoff   time.Duration `json:"backoff"`   // before the restart that follows its exit
 	RestartAt time.Time     `json:"restartAt"` // the end of the back-off; zero if no exit was known
+	// Exited is the run itself, if its exit is known: a run that is not restarted stays the last one.
+	Exited *Container `json:"exited,omitempty"`
 }
 
 // RemovedRun returns the removed run of a container; nil if the runtime has the records of all runs
@@ -47,8 +49,30 @@ func (p *Pod) rememberRemovedRun(c *Container) {
 			Backoff: c.RestartBackoff()}
 		if c.HasKnownExit() {
 			removed.RestartAt = c.restartAt()
+			exited := *c
+			exited.Op, exited.InspectOp, exited.Probers = 0, 0, nil
+			removed.Exited = &exited
 		}
 	}
+}
+
+// LastRun returns the newest run of a container. If its record was removed, the run counts only if
+// it is of an app container that is not restarted. A container that has completed does not run
+// again for the loss of its record: its restart policy forbids that, and the API server refuses a
+// status that takes it back (ValidateContainerStateTransition).
+func (p *Pod) LastRun(name string) *Container {
+	c, removed := p.NewestRun(name), p.RemovedRun(name)
+	if removed.IsNewerThan(c) && removed.Exited != nil && p.roleOf(name) == App &&
+		!p.needsAnotherRun(removed.Exited) {
+		return removed.Exited
+	}
+	return c
+}
+
+// isRemoved reports whether a run is one whose record was removed.
+func (p *Pod) isRemoved(c *Container) bool {
+	removed := p.RemovedRun(c.Name)
+	return removed != nil && removed.Exited == c
 }
 
 // removedRunBackoffEnd returns when the back-off after a removed run of an app container ends; zero

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
@@ -57,6 +58,40 @@ func TestBackoffOfRemovedRun(t *testing.T) {
 	p = podWithRemovedRun(run("web", 1, Running)) // stopped by the administrator
 	if got, _ := p.nextAction(p.specContainer("web"), App, t0); got != Create {
 		t.Errorf("a running container was removed: %s, want Create", got)
+	}
+}
+
+// A container that has completed does not run again because an administrator has removed its
+// record: the API server would refuse the status of its pod for as long as it runs.
+func TestCompletedContainerStaysSoWithoutItsRecord(t *testing.T) {
+	never, onFailure := v1.ContainerRestartPolicyNever, v1.ContainerRestartPolicyOnFailure
+	for _, test := range []struct {
+		policy *v1.ContainerRestartPolicy
+		code   int32
+		want   Action
+	}{{&never, 1, Ended}, {&onFailure, 0, Ended}, {&onFailure, 1, Create}, {nil, 0, Create}} {
+		c := exitedRun("web", 2, test.code)
+		c.Restarts = 2
+		p := podWithRemovedRun(c)
+		p.specContainer("web").RestartPolicy = test.policy
+		container := p.specContainer("web")
+		got, _ := p.nextAction(container, App, t0.Add(time.Hour))
+		hasEnded := test.want == Ended
+		if got != test.want || p.hasCompleted() != hasEnded || p.needsSandbox() == hasEnded ||
+			p.hasSucceeded() != (hasEnded && test.code == 0) {
+			t.Errorf("%+v: %s, completed %t, needs a sandbox %t, succeeded %t", test, got,
+				p.hasCompleted(), p.needsSandbox(), p.hasSucceeded())
+		}
+		ended := status(p)
+		if (ended.State.Terminated != nil) != hasEnded ||
+			hasEnded && (ended.RestartCount != 2 || ended.State.Terminated.ExitCode != test.code) {
+			t.Errorf("%+v: reported as %+v", test, ended)
+		}
+		p.addContainer(Container{Name: "web", ID: "later", State: Running,
+			Run: criconfig.Run{Attempt: c.Attempt + 1}})
+		if p.LastRun("web").ID != "later" {
+			t.Errorf("%+v: a later run is not the last", test)
+		}
 	}
 }
 

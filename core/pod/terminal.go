@@ -69,7 +69,7 @@ func (p *Pod) hasCompleted() bool {
 		}
 	}
 	for i := range p.Spec.Spec.Containers {
-		c := p.NewestRun(p.Spec.Spec.Containers[i].Name)
+		c := p.LastRun(p.Spec.Spec.Containers[i].Name)
 		if c == nil || !c.HasKnownExit() || p.needsAnotherRun(c) {
 			return false
 		}
@@ -80,7 +80,7 @@ func (p *Pod) hasCompleted() bool {
 // hasSucceeded reports whether every app container has exited with code 0, in this restart round.
 func (p *Pod) hasSucceeded() bool {
 	for i := range p.Spec.Spec.Containers {
-		c := p.NewestRun(p.Spec.Spec.Containers[i].Name)
+		c := p.LastRun(p.Spec.Spec.Containers[i].Name)
 		if c == nil || !c.HasKnownExit() || c.ExitCode != 0 || p.IsSuperseded(c) {
 			return false
 		}

@@ -59,6 +59,9 @@ func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *p
 	}
 	if removed := p.RemovedRun(name); removed.IsNewerThan(c) {
 		c, status.RestartCount = nil, removed.Restarts
+		if removed.Exited != nil && p.LastRun(name) == removed.Exited {
+			c = removed.Exited
+		}
 	}
 	health := pod.Health{}
 	if c != nil {

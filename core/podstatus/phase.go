@@ -16,7 +16,7 @@ func phase(p *pod.Pod) v1.PodPhase {
 		return v1.PodPending
 	}
 	for i := range p.Spec.Spec.Containers {
-		c := p.NewestRun(p.Spec.Spec.Containers[i].Name)
+		c := p.LastRun(p.Spec.Spec.Containers[i].Name)
 		// A container that is created again does not make a running pod pending.
 		if p.Status.Phase != v1.PodRunning &&
 			(c == nil || c.State == pod.Created && p.PreviousRun(c) == nil) {

@@ -28,7 +28,7 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 	if last == nil || last == c || !last.hasRun() || last.hash != c.hash && last.mayBeReplaced() {
 		return nil
 	}
-	if c.pod.removedByHand { // its record may have gone before the agent saw the exit code
+	if m.mayHaveLostExit(last) {
 		return nil
 	}
 	if c.round > last.round {
@@ -64,6 +64,15 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 		reason = "its pod's restart policy is OnFailure and it had exited with 0"
 	}
 	return findingf("%s ran again, but %s", c, reason)
+}
+
+// mayHaveLostExit reports whether an administrator has removed a run whose exit code the agent may
+// not know, or no agent any more: only the one that saw the exit does.
+func (m *model) mayHaveLostExit(c *container) bool {
+	p := c.pod
+	return p.removedByHand && (p.countLost || m.mayHaveMissedExit(c) ||
+		m.anyFaultPossible(c.exitedAt, p.removedByHandAt,
+			"ListContainers", "ContainerStatus", "ReadTail"))
 }
 
 // mayBeReplaced reports whether the container may run again because its spec has changed: it was

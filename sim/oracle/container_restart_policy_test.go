@@ -8,6 +8,33 @@ import (
 	"seedlet.dev/sim/truth"
 )
 
+// removedRecord has a container complete, an administrator remove its sandbox and record some
+// seconds later, the agent restart a number of times, and the container run again.
+func removedRecord(after float64, restarts int) func(*script) {
+	return func(s *script) {
+		r := s.startPod(onFailure)
+		s.wait(20)
+		s.ListReceived(s.now, true)
+		r.exit(0, truth.CauseSelf)
+		s.wait(after)
+		r.change(truth.ContainerRemoved, truth.CauseAdministrator)
+		s.addFact(truth.SandboxRemoved, truth.Fact{SandboxID: "u1-s0", Cause: truth.CauseAdministrator})
+		for range restarts {
+			s.AgentKilled(s.now)
+			s.AgentStarted(s.now)
+		}
+		s.start(s.sandbox("u1", 1), "app", 1)
+	}
+}
+
+func TestRestartPolicyAfterManualRemoval(t *testing.T) {
+	runCases(t, []testCase{
+		{"soon after its exit", "", removedRecord(0.5, 0)},
+		{"later", "restart-policy", removedRecord(10, 0)},
+		{"for another agent", "", removedRecord(10, 1)},
+	})
+}
+
 func TestRestartPolicy(t *testing.T) {
 	again := func(policy v1.RestartPolicy, code int32) func(*script) {
 		return func(s *script) {

@@ -255,7 +255,8 @@ func (p *pod) containersProblem(s *sandbox, now time.Time) string {
 	}
 	for i := range p.spec.Spec.Containers {
 		c := p.newestRun(p.spec.Spec.Containers[i].Name)
-		if c == nil && p.cannotBeCreated(&p.spec.Spec.Containers[i]) {
+		if c == nil && (p.cannotBeCreated(&p.spec.Spec.Containers[i]) ||
+			p.hasEndedRemoved(p.spec.Spec.Containers[i].Name)) {
 			continue
 		}
 		if c == nil {
@@ -318,6 +319,14 @@ func (p *pod) hasExitedForGood() bool {
 		}
 	}
 	return true
+}
+
+// hasEndedRemoved reports whether the last run of a container had ended for good when an
+// administrator removed its record, so that it does not run again.
+func (p *pod) hasEndedRemoved(name string) bool {
+	h := p.histories[name]
+	return p.removedByHand && h != nil && h.last != nil && h.last.state == exited &&
+		p.isFinalRun(h.last)
 }
 
 // isFinalRun reports whether restart policy and rules leave an exited container as it is.
