@@ -2865,8 +2865,8 @@ var mutants = []mutant{
 	{ // csi-volumes
 		name:     "an inline volume of an in-tree kind is in the directory of its name in the pod",
 		file:     "core/volume/migrate.go",
-		old:      "u.SpecName, u.Migrated = escapeName(pv.Name), true",
-		new:      "u.SpecName, u.Migrated = v.Name, true",
+		old:      "u.SpecName, u.Migrated, u.Inline = csi.EscapeName(pv.Name), true, true",
+		new:      "u.SpecName, u.Migrated, u.Inline = v.Name, true, true",
 		scenario: "csi-churn", seeds: "1-20",
 	},
 	{ // progress

@@ -581,7 +581,7 @@ func use(uid string) Use {
 
 // inline returns the use of an inline volume.
 func inline(uid string) Use {
-	return InlineUse(pod(uid), &v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{
+	return EphemeralUse(pod(uid), &v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{
 		CSI: &v1.CSIVolumeSource{Driver: driverName}}})
 }
 

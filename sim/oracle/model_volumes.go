@@ -109,6 +109,7 @@ func (m *model) unsettledDevices() []string {
 type backing struct {
 	at       place
 	path     string // of the volume on the node
+	name     string // of its directory, and of that of its sub-paths
 	readOnly bool   // the pod asks for a volume that is read-only
 }
 
@@ -137,10 +138,10 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	case s.NFS != nil:
 		return nfsBacking(s.NFS, podDir, volume.Name, readOnly)
 	case s.HostPath != nil:
-		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, readOnly}
+		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, volume.Name, readOnly}
 	case s.Local != nil:
 		b := &backing{place{nodeDisk, s.Local.Path},
-			podDir + "/volumes/kubernetes.io~local-volume/" + volume.Name, readOnly}
+			podDir + "/volumes/kubernetes.io~local-volume/" + volume.Name, volume.Name, readOnly}
 		if strings.HasPrefix(s.Local.Path, "/dev/") {
 			b.at = place{s.Local.Path, "/"}
 		}
@@ -173,12 +174,12 @@ func (p *pod) lacksVolume(now time.Time) bool {
 
 func csiBacking(source csiName, podDir, dir string, readOnly bool) *backing {
 	return &backing{place{"/dev/" + source.driver + "/" + source.handle, "/"},
-		podDir + "/volumes/kubernetes.io~csi/" + dir + "/mount", readOnly}
+		podDir + "/volumes/kubernetes.io~csi/" + dir + "/mount", dir, readOnly}
 }
 
 func nfsBacking(s *v1.NFSVolumeSource, podDir, name string, readOnly bool) *backing {
 	return &backing{place{s.Server + ":" + s.Path, "/"}, podDir + "/volumes/kubernetes.io~nfs/" + name,
-		readOnly}
+		name, readOnly}
 }
 
 // claimName returns the name of the claim of a volume, and whether it is to be read-only; empty for

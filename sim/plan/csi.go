@@ -56,7 +56,7 @@ const CinderDriver = "cinder.csi.openstack.org"
 // csi-N.test. One that ends or is replaced is there again before the faults heal.
 type CSIRange struct {
 	Drivers Count `json:"drivers,omitempty"`
-	Cinder  bool  `json:"cinder,omitempty"` // CinderDriver is there as well, after the others
+	Cinder  bool  `json:"cinder,omitempty"` // CinderDriver is there as well, if others are
 	Late    Share `json:"late,omitempty"`   // of drivers that are not there before the agent
 
 	NoStage     Share `json:"noStage,omitempty"` // as in CSIDriver, of drivers
