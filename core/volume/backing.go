@@ -71,7 +71,8 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 // place returns where the volume is. A volume that the pod may not write is not relabeled: other
 // pods may have it (Managed of the mounters in pkg/volume/csi and pkg/volume/local).
 func (b *Backing) place(dir string) Place {
-	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly, OfNode: b.Plugin == HostPathPlugin,
+	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
+		OfNode:  b.Plugin == HostPathPlugin,
 		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin || b.Relabel),
 		Block:   b.CSI != nil && b.CSI.Block}
 }
