@@ -42,8 +42,7 @@ type ReadDockerConfig struct {
 	Paths []string `json:"paths"`
 }
 
-// DockerConfigRead is the completion of ReadDockerConfig. A file that does not exist, cannot be
-// read or is larger than CredentialBytesMax is left out.
+// DockerConfigRead is the completion of ReadDockerConfig. A file that does not exist is left out.
 type DockerConfigRead struct {
 	Files []DockerConfigFile `json:"files,omitempty"`
 }
@@ -51,5 +50,7 @@ type DockerConfigRead struct {
 // DockerConfigFile is a file of a Docker configuration.
 type DockerConfigFile struct {
 	Path string `json:"path"`
-	Data []byte `json:"password"` // secret
+	Data []byte `json:"password,omitempty"` // secret
+	// Err is why the file could not be read; KindExhausted: it is larger than CredentialBytesMax.
+	Err *Error `json:"err,omitempty"`
 }

@@ -125,9 +125,16 @@ func readDockerConfig(m *world.ReadDockerConfig) *world.DockerConfigRead {
 	read := &world.DockerConfigRead{}
 	for _, path := range m.Paths {
 		data, err := regularfile.Read(path, world.CredentialBytesMax)
-		if err == nil { // most of the files are not there; one that cannot be read is skipped
-			read.Files = append(read.Files, world.DockerConfigFile{Path: path, Data: data})
+		file := world.DockerConfigFile{Path: path, Data: data}
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			continue // as most of them
+		case errors.Is(err, regularfile.ErrTooLarge):
+			file.Err = world.Errorf(world.KindExhausted, world.CallName(m), "%v", err)
+		case err != nil:
+			file.Err = world.Errorf(world.KindInternal, world.CallName(m), "%v", err)
 		}
+		read.Files = append(read.Files, file)
 	}
 	return read
 }

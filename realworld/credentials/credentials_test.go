@@ -127,7 +127,8 @@ func TestPluginHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// Of a Docker configuration the files are read that exist; none can hold the agent.
+// Of a Docker configuration the files are read that exist; none can hold the agent. One that cannot
+// be read has an error.
 func TestDockerConfig(t *testing.T) {
 	dir := t.TempDir()
 	there, pipe, large := filepath.Join(dir, "config.json"), filepath.Join(dir, "pipe"),
@@ -141,11 +142,19 @@ func TestDockerConfig(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ev := do(t, &world.ReadDockerConfig{Paths: []string{dir, pipe, large, dir + "/none", there}},
-		porttest.Patience)
+	ev := do(t, &world.ReadDockerConfig{Paths: []string{dir, pipe, large, dir + "/none",
+		there + "/none", there}}, porttest.Patience)
 	read, ok := ev.Body.(*world.DockerConfigRead)
-	if !ok || len(read.Files) != 1 || read.Files[0].Path != there ||
-		string(read.Files[0].Data) != "{}" {
-		t.Errorf("%+v, %v", ev.Body, ev.Err)
+	if !ok || len(read.Files) != 4 {
+		t.Fatalf("%+v, %v", ev.Body, ev.Err)
+	}
+	for i, kind := range []world.ErrorKind{world.KindInternal, world.KindInternal,
+		world.KindExhausted} {
+		if f := read.Files[i]; !f.Err.Has(kind) || f.Data != nil {
+			t.Errorf("%+v, want %s", f, kind)
+		}
+	}
+	if f := read.Files[3]; f.Path != there || string(f.Data) != "{}" || f.Err != nil {
+		t.Errorf("%+v", f)
 	}
 }
