@@ -191,7 +191,7 @@ func (n *Node) Handle(r *Round, image string, record op.Record, ev world.Event) 
 	if record.Call == callCreateToken {
 		failure = n.handleToken(r, record, ev)
 	} else {
-		failure = n.handleAnswer(r, p, image, record, ev)
+		failure = n.handleAnswer(r, p, image, ev)
 		r.Step, r.Ask = r.Step+1, Ask{}
 	}
 	if failure != nil {
@@ -214,26 +214,19 @@ func (n *Node) handleDocker(r *Round, image string, ev world.Event) error {
 	return cmp.Or(r.addDocker(n.Docker, image), problem)
 }
 
-// withoutToken returns a message, which ends before a token. The token may be cut itself: its first
-// bytes tell that it begins.
-func withoutToken(message, token string) string {
-	const bytesMax = 16
-	before, _, found := strings.Cut(message, token[:min(len(token), bytesMax)])
-	if token == "" || !found {
-		return message
-	}
-	return before + "[redacted]"
-}
-
-// handleAnswer handles the end of the run of a plugin. A failure quotes the standard error of the
-// plugin, but not the token.
-func (n *Node) handleAnswer(r *Round, p *Provider, image string, record op.Record,
-	ev world.Event) error {
-	n.count(p.Name, ev.Time.Sub(record.IssuedAt), ev.Err)
+// handleAnswer handles the end of the run of a plugin. A request that was not carried out counts as
+// a failure, and has no duration.
+func (n *Node) handleAnswer(r *Round, p *Provider, image string, ev world.Event) error {
 	got, ok := ev.Body.(*world.CredentialsGot)
+	failure := ev.Err
+	if ok && failure == nil {
+		failure = got.Err
+		n.Runs.Observe(p.Name, metrics.DefaultBounds, got.Took)
+	}
 	switch {
-	case ev.Err != nil:
-		return errors.New(withoutToken(ev.Err.Message, r.Ask.Token))
+	case failure != nil:
+		n.Failures.Increment(p.Name)
+		return errors.New(budget.CutMessage(failure.Message))
 	case !ok:
 		return nil
 	}
@@ -242,14 +235,6 @@ func (n *Node) handleAnswer(r *Round, p *Provider, image string, record op.Recor
 		return err
 	}
 	return r.addAnswer(found, image)
-}
-
-// count counts the run of a plugin.
-func (n *Node) count(plugin string, took time.Duration, err *world.Error) {
-	n.Runs.Observe(plugin, metrics.DefaultBounds, took)
-	if err != nil {
-		n.Failures.Increment(plugin)
-	}
 }
 
 // addDocker adds the credentials of the Docker configuration for an image to the round.

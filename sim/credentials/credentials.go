@@ -80,7 +80,8 @@ func (p *Plugins) serve(call *wire.Call) {
 	if _, isRun := call.Effect.Body.(*world.GetCredentials); isRun &&
 		call.Outcome.EffectDelay >= world.CredentialRunMax {
 		p.opts.Agenda.After(world.CredentialRunMax, func() {
-			call.Fail(world.Errorf(world.KindTimeout, call.Name, "the plugin was killed"))
+			call.Reply(&world.CredentialsGot{Took: world.CredentialRunMax,
+				Err: world.Errorf(world.KindTimeout, call.Name, "the plugin was killed")})
 		})
 		return
 	}
@@ -89,25 +90,29 @@ func (p *Plugins) serve(call *wire.Call) {
 		case *world.ReadDockerConfig:
 			call.Reply(&world.DockerConfigRead{})
 		case *world.GetCredentials:
-			call.ContinueAfter(call.DurationBetween(runMin, runMax), func() { p.run(call, m) })
+			took := call.DurationBetween(runMin, runMax)
+			call.ContinueAfter(took, func() { p.run(call, m, took) })
 		default:
 			panic("credentials: unknown call: " + call.Name)
 		}
 	})
 }
 
-// run runs a plugin.
-func (p *Plugins) run(call *wire.Call, m *world.GetCredentials) {
+// run ends a run of a plugin.
+func (p *Plugins) run(call *wire.Call, m *world.GetCredentials, took time.Duration) {
 	var asked pluginapi.CredentialProviderRequest
+	fail := func(text string) {
+		call.Reply(&world.CredentialsGot{Took: took, Err: world.Errorf(world.KindInternal, call.Name,
+			"exit status 1: %s", world.WithoutToken(text, asked.ServiceAccountToken))})
+	}
 	if err := json.Unmarshal(m.Request, &asked); err != nil {
-		call.Fail(world.Errorf(world.KindInternal, call.Name, "exit status 1: %v", err))
+		fail(err.Error())
 		return
 	}
 	user := NodeUser
 	if token := asked.ServiceAccountToken; token != "" {
 		if p.opts.Review == nil || !p.opts.Review(token, p.opts.Audiences[path.Base(m.Program)]) {
-			call.Fail(world.Errorf(world.KindInternal, call.Name,
-				"exit status 1: the token is not valid: %s", token))
+			fail("the token is not valid: " + token)
 			return
 		}
 		user = asked.ServiceAccountAnnotations[plan.UserAnnotation]
@@ -123,5 +128,5 @@ func (p *Plugins) run(call *wire.Call, m *world.GetCredentials) {
 	if err != nil {
 		panic(err) // a struct of strings
 	}
-	call.Reply(&world.CredentialsGot{Output: output})
+	call.Reply(&world.CredentialsGot{Output: output, Took: took})
 }
