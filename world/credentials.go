@@ -37,10 +37,10 @@ type CredentialVariable struct {
 type CredentialsGot struct {
 	Output []byte        `json:"password,omitempty"` // secret
 	Took   time.Duration `json:"took"`
-	// Err is how the run has failed; nil: it has not. A plugin that does not exist is KindNotFound, one
-	// that was killed KindTimeout, any other KindInternal. The message has the beginning of the
-	// plugin's standard error, without the token of the request (WithoutToken). An output of more than
-	// CredentialBytesMax is KindExhausted.
+	// Err is how the run has failed; nil: it has not. A plugin that does not exist is KindNotFound,
+	// one that was killed KindTimeout, any other KindInternal. The message has the beginning of the
+	// plugin's standard error, without the token of the request (WithoutToken). An output of more
+	// than CredentialBytesMax is KindExhausted.
 	Err *Error `json:"err,omitempty"`
 }
 

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// stderrBytesMax bounds what an error has of the standard error of a plugin, and stderrReadMax what
-	// is kept of it: a token, which is redacted first, may have thousands of bytes.
+	// stderrBytesMax bounds what an error has of the standard error of a plugin, and stderrReadMax
+	// what is kept of it: a token, which is redacted first, may have thousands of bytes.
 	stderrBytesMax = 1024
 	stderrReadMax  = 16 << 10
 	// waitDelay is how long a killed plugin's pipes may stay open.
@@ -68,7 +68,8 @@ func carryOut(ctx context.Context, request any) (any, *world.Error) {
 
 // execute executes a plugin, for a while at most. Its environment is the agent's with the variables
 // of the request, as the kubelet's plugins expect.
-func execute(ctx context.Context, m *world.GetCredentials, most time.Duration) *world.CredentialsGot {
+func execute(ctx context.Context, m *world.GetCredentials,
+	most time.Duration) *world.CredentialsGot {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.Program, m.Args...)
