@@ -151,7 +151,8 @@ func (s *Store) Plan(effects *op.Effects) time.Time {
 		switch {
 		case f == nil || f.Op == 0 && f.isSaved():
 			return true
-		case f.Op != 0, s.dir(dir).Missing, s.dir(dir).Op != 0, s.awaitsRecord(path):
+		case f.Op != 0, s.dir(dir).Missing, s.dir(dir).Op != 0, s.awaitsRecord(path),
+			f.IsGone && s.dir(dir).Failed: // it may be of an earlier agent
 		case effects.Now().Before(f.NotBefore):
 			wake = timer.Soonest(wake, f.NotBefore)
 		default:
@@ -358,6 +359,9 @@ func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Ef
 	}
 	isOther := !strings.HasPrefix(file.Name, filePrefix) || strings.HasSuffix(file.Name, tempSuffix)
 	if own, _ := s.file(path); own != nil || isOther {
+		if i := s.Intents[file.Name]; dir == intentsDir && i != nil && len(i.Records) == 0 {
+			i.foundLate(now)
+		}
 		return
 	}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"seedlet.dev/core/imagename"
 )
@@ -24,6 +25,15 @@ func (s *Store) putIntent(file, ref string, i *Intent) {
 	files := s.IntentsOf[i.FullName]
 	at, _ := slices.BinarySearch(files, file)
 	put(&s.IntentsOf, i.FullName, slices.Insert(files, at, file))
+}
+
+// foundLate notes that the file of an intent is on the disk, and that its directory could not be
+// read when this agent intended the pull: an earlier one may have intended it before.
+func (i *Intent) foundLate(now time.Time) {
+	i.BeganAt, i.UnknownSince = time.Time{}, now
+	if i.IsGone {
+		i.IsGone, i.Saved = false, i.Changes
+	}
 }
 
 // dropIntent forgets an intent, if there is one.

@@ -557,6 +557,31 @@ func TestDamagedIntent(t *testing.T) {
 	}
 }
 
+// An intent of an earlier agent counts, also if the directory can be read only after this agent has
+// intended the same pull: the image is on the node since before that.
+func TestIntentIsReadLate(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin(ref, ref)
+	n.fail["ReadFiles"] = world.Errorf(world.KindInternal, "ReadFiles", "input/output error")
+	n.fail["WriteFile"] = n.fail["ReadFiles"]
+	n.restart()
+	n.list(images(id))
+	for range readsMax {
+		n.now = n.now.Add(time.Minute)
+		n.run()
+	}
+	n.expect(Denied, ref, id)
+	n.canBegin(ref, ref)
+	n.run()
+	n.store.End(ref, ref)
+	clear(n.fail)
+	n.now = n.now.Add(backoffMax)
+	n.run()
+	n.expect(Denied, ref, id)
+	n.list(images(id))
+	n.expect(Denied, ref, id)
+}
+
 // What an agent was writing when it ended is removed by the next one, and nothing else is.
 func TestLeftovers(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)

@@ -82,9 +82,9 @@ func execute(ctx context.Context, m *world.GetCredentials,
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = waitDelay
-	begun := time.Now()
+	started := time.Now()
 	err := cmd.Run()
-	got := &world.CredentialsGot{Took: time.Since(begun)}
+	got := &world.CredentialsGot{Took: time.Since(started)}
 	if cmd.ProcessState != nil {
 		_ = cmd.Cancel() // what it has started may not stay, also if it has ended by itself
 		if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {

@@ -3,8 +3,9 @@
 //
 // Contract: a plugin answers as the program of a cloud would. It has its token reviewed, and
 // returns the user of the registry that an annotation of the service account names. It fails if the
-// token is not valid. Without a token it returns the user of the node. Plugins are processes of the
-// agent, and end with it.
+// token is not valid. Without a token it returns the user of the node. Its arguments are for what
+// its responses count, and the registry that they are for. Plugins are processes of the agent, and
+// end with it.
 //
 // Start reading at run.
 package credentials
@@ -118,10 +119,10 @@ func (p *Plugins) run(call *wire.Call, m *world.GetCredentials, took time.Durati
 		user = asked.ServiceAccountAnnotations[plan.UserAnnotation]
 	}
 	response := pluginapi.CredentialProviderResponse{
-		CacheKeyType:  pluginapi.RegistryPluginCacheKeyType,
+		CacheKeyType:  pluginapi.PluginCacheKeyType(argument(m, 0, "Registry")),
 		CacheDuration: &metav1.Duration{Duration: keptFor},
 		Auth: map[string]pluginapi.AuthConfig{
-			plan.Registry: {Username: user, Password: "p-" + user}},
+			argument(m, 1, plan.Registry): {Username: user, Password: "p-" + user}},
 	}
 	response.Kind, response.APIVersion = "CredentialProviderResponse", asked.APIVersion
 	output, err := json.Marshal(response)
@@ -129,4 +130,12 @@ func (p *Plugins) run(call *wire.Call, m *world.GetCredentials, took time.Durati
 		panic(err) // a struct of strings
 	}
 	call.Reply(&world.CredentialsGot{Output: output, Took: took})
+}
+
+// argument returns an argument of a plugin.
+func argument(m *world.GetCredentials, i int, otherwise string) string {
+	if i < len(m.Args) {
+		return m.Args[i]
+	}
+	return otherwise
 }
