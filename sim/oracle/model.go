@@ -138,11 +138,11 @@ func (m *model) apply(f *truth.Fact) {
 		m.imagesAbsent[f.Image] = true
 		delete(m.imagesFreeSince, f.Image)
 	case truth.ImagePulled:
+		m.notePulled(f)
 		if m.imagesAbsent[f.Image] {
 			m.imagesPulledAt[f.Image] = f.Time
 		}
 		delete(m.imagesAbsent, f.Image)
-		m.images.wasPulled[f.Image] = true
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
 	case truth.EventRecorded:

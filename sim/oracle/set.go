@@ -82,6 +82,8 @@ type Options struct {
 	// UserAnnotation is the annotation of a service account that names the user of the registry which
 	// plugins get credentials of for its pods; empty: there are no plugins.
 	UserAnnotation string
+	// NodePulls are the private images that every pod can pull, with credentials of the node.
+	NodePulls map[string]bool
 
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.
