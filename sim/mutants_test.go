@@ -2935,6 +2935,13 @@ var mutants = []mutant{
 		scenario: "ephemeral-claims", seeds: "31-50",
 	},
 	{ // csi-content
+		name:     "a token is renewed whenever a volume is published",
+		file:     "core/token/token.go",
+		old:      "return t.Issued.Add(min(lifetime/5*4, ageMax))",
+		new:      "return t.Issued.Add(min(lifetime/50, ageMax))",
+		scenario: "ephemeral-claims", seeds: "1-20",
+	},
+	{ // csi-content
 		name:     "a driver gets tokens as attributes that it wants in secrets",
 		file:     "core/csi/request.go",
 		old:      "		secrets = mergeMaps(secrets, tokens)\n",

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
@@ -18,7 +19,7 @@ import (
 // volume names: the attributes of the volume, what is to be known of the pod, a token of the pod
 // for each audience, and the content of the Secret. What has changed a moment ago may be sent as it
 // was. A token that is due for renewal may be sent only if it could not be renewed, and one that
-// has expired never.
+// has expired never. It also fires if an agent asks for more tokens than the volumes of a pod need.
 type csiContent struct{}
 
 func (*csiContent) describe() Entry {
@@ -61,6 +62,37 @@ func (s *Set) checkCSIContent(now time.Time, eff *world.Effect) {
 	if f != nil {
 		s.report(&csiContent{}, f, now)
 	}
+}
+
+// checkFact finds a token that is issued although the volumes of the pod have tokens that are not
+// due for renewal.
+func (*csiContent) checkFact(m *model, f *truth.Fact) *finding {
+	p := m.pods[f.PodUID]
+	if f.Kind != truth.TokenIssued || p == nil || p.spec == nil || m.agentDown {
+		return nil
+	}
+	since, valid := f.Time, 1
+	for _, is := range m.csi.tokens { //ordered: how many, and the earliest of their times
+		due := is.expires.Add(-is.expires.Sub(is.issued) / tokenShareLeft)
+		if is.uid == f.PodUID && is.audience == f.Audience && is.issued.After(m.agentStartedAt) &&
+			f.Time.Before(due.Add(-tokenCallBound)) {
+			if valid++; is.issued.Before(since) {
+				since = is.issued
+			}
+		}
+	}
+	needed := 0
+	for i := range p.spec.Spec.Volumes {
+		v := &p.spec.Spec.Volumes[i]
+		if v.Projected != nil || v.CSI != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			needed++ // at most one token for an audience
+		}
+	}
+	if needed == 0 || valid <= needed || m.anyFaultPossible(since, f.Time, "CreateToken") {
+		return nil
+	}
+	return findingf("%s is given token number %d for %q, with %d volumes that may need one", p, valid,
+		f.Audience, needed)
 }
 
 // findWrongStageContent judges the call that stages a volume, which is about no pod.

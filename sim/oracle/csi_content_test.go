@@ -61,15 +61,17 @@ func tokenText(token string) string {
 	return fmt.Sprintf(`{"vault":{"token":%q,"expirationTimestamp":null}}`, token)
 }
 
-func TestCSIContent(t *testing.T) {
-	publish := func(change func(s *script, call *world.PublishVolume)) func(*script) {
-		return func(s *script) {
-			inlineScript(s, false)
-			call := inlineCall("good")
-			change(s, call)
-			csiCall(s, 1, call, true)
-		}
+// publish publishes the inline volume by a call that a test changes.
+func publish(change func(s *script, call *world.PublishVolume)) func(*script) {
+	return func(s *script) {
+		inlineScript(s, false)
+		call := inlineCall("good")
+		change(s, call)
+		csiCall(s, 1, call, true)
 	}
+}
+
+func TestCSIContent(t *testing.T) {
 	const name = "csi-content"
 	runCases(t, []testCase{
 		{"as it should be", "", publish(func(*script, *world.PublishVolume) {})},
@@ -112,6 +114,17 @@ func TestCSIContent(t *testing.T) {
 		{"a secret that has just changed", "", publish(func(s *script, _ *world.PublishVolume) {
 			writeObject(s, secretOf("1"), secretOf("2"), 0)
 		})},
+		{"more tokens than volumes", name, publish(func(s *script, _ *world.PublishVolume) {
+			s.wait(60)
+			issueToken(s, "other", "u1", "vault", 600)
+			issueToken(s, "third", "u1", "vault", 600)
+		})},
+		{"a token that is renewed", "", func(s *script) {
+			inlineScript(s, false)
+			s.wait(480)
+			issueToken(s, "other", "u1", "vault", 600)
+			csiCall(s, 1, inlineCall("other"), true)
+		}},
 		{"tokens in secrets", "", func(s *script) {
 			inlineScript(s, true)
 			call := inlineCall("good")
