@@ -58,9 +58,10 @@
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
 //	               resize-admission, resize-records
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
-//	               volume-read-only
+//	               volume-read-only, ephemeral-claims
 //	csi_*.go       volumes of CSI drivers, with model_csi.go: csi-volumes, csi-data, csi-order,
-//	               csi-calls, csi-release, csi-stats, csi-devices, csi-expand
+//	               csi-calls, csi-release, csi-stats, csi-devices, csi-expand, csi-content,
+//	               csi-republish
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
 //	               api-identity, api-deletion, transitions, dates, heartbeat, events
 //	kubelet.go     names and paths that the agent has to use as the kubelet does

@@ -310,6 +310,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.plugins.agentStarted()
 	clear(m.csi.inFlight)
 	clear(m.csi.groupUntil)
+	clear(m.csi.republished)
 	m.csi.stats = newCSIStatsModel()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	m.given = newGivenPods()

@@ -124,7 +124,7 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	}
 	name, readOnly := claimName(pod, v)
 	claim := o.claims[pod.Namespace+"/"+name]
-	if name == "" || claim == nil || v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod) {
+	if name == "" || claim == nil || isOfAnother(pod, v, claim) {
 		return nil
 	}
 	volume := o.volumes[claim.Spec.VolumeName]
@@ -150,16 +150,29 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	return nil
 }
 
+// isOfAnother reports whether the claim of a generic ephemeral volume of a pod belongs to another
+// owner: the pod does not get it.
+func isOfAnother(pod *v1.Pod, v *v1.Volume, claim *v1.PersistentVolumeClaim) bool {
+	return v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod)
+}
+
 // lacksVolume reports whether a volume of a pod cannot be set up: nothing provisions one for its
-// claim, the node has too many to have it attached, or its driver does not run and has not
-// published it for this agent.
+// claim, the claim belongs to another owner, its Secret does not exist, the node has too many to
+// have it attached, or its driver does not run and has not published it for this agent.
 func (p *pod) lacksVolume(now time.Time) bool {
 	m := p.model
 	for i := range p.spec.Spec.Volumes {
-		name, _ := claimName(p.spec, &p.spec.Spec.Volumes[i])
+		v := &p.spec.Spec.Volumes[i]
+		name, _ := claimName(p.spec, v)
 		claim := m.volumes.claims[p.spec.Namespace+"/"+name]
-		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound) {
+		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound ||
+			isOfAnother(p.spec, v, claim)) {
 			return true
+		}
+		for _, ref := range m.csiSecretsOf(p.spec, v) {
+			if ref != nil && m.objectHistory.current(ref) == nil {
+				return true
+			}
 		}
 	}
 	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
