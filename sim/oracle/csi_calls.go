@@ -157,6 +157,8 @@ func (m *model) csiReceived(now time.Time, ev *world.Event) {
 			m.csi.groupUntil[name] = now
 		case call.call == "PublishVolume" && ev.Err == nil:
 			m.csi.succeeded[call.target] = true
+		case ev.Err == nil && (call.call == "UnstageVolume" || call.call == "UnpublishVolume"):
+			m.csi.knownFreeAt = now
 		}
 	}
 }

@@ -136,7 +136,8 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	}
 	switch {
 	case last.IsZero(), now.Sub(last) >= least:
-	case isNodePatch(request) && now.Sub(m.pressure.flippedAt) <= nodeChangeBound:
+	case isNodePatch(request) &&
+		now.Sub(later(m.pressure.flippedAt, m.csi.knownFreeAt)) <= nodeChangeBound:
 	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
 		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound+retryBound,
 		m.dateOffset(now) != m.dateOffset(last):

@@ -81,3 +81,29 @@ func TestEconomyOfPeriods(t *testing.T) {
 	}})
 	runCases(t, cases)
 }
+
+// A driver whose answer was lost is called again after minutes. The agent learns then that the
+// volume is not in use any more, and says so in the status of the Node.
+func TestNodeAfterLostRelease(t *testing.T) {
+	node := &api.PatchObject{Resource: api.ResourceNodes, Name: "node"}
+	with := func(answer any, wait float64) func(*script) {
+		return func(s *script) {
+			s.model.opts.Periods = Periods{NodeCheck: 10 * time.Second, NodeReport: 5 * time.Minute}
+			settleEconomy(s)
+			s.model.objects.node = &v1.Node{}
+			s.Called(s.now, node)
+			s.checkCSICall(s.now, &api.Effect{Op: 1, Deadline: s.now.Add(2 * time.Minute),
+				Body: &api.UnstageVolume{Driver: api.CSIDriver{Name: csiDriver}, Handle: "h",
+					StagingPath: csiStaging}})
+			s.answer(1, answer)
+			s.wait(wait)
+			s.Called(s.now, node)
+		}
+	}
+	failure := api.Errorf(api.KindTimeout, "UnstageVolume", "no answer")
+	runCases(t, []testCase{
+		{"unstaged", "", with(&api.Done{}, 20)},
+		{"unstaged two minutes ago", "economy", with(&api.Done{}, 120)},
+		{"the driver has failed", "economy", with(failure, 20)},
+	})
+}

@@ -37,11 +37,12 @@ type model struct {
 	now               time.Time
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
 
-	shutdown machineShutdown
-	plugins  pluginModel
-	csi      csiModel
-	volumes  volumeModel
-	images   privateImages
+	shutdown    machineShutdown
+	plugins     pluginModel
+	csi         csiModel
+	volumeCalls volumeCalls
+	volumes     volumeModel
+	images      privateImages
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
@@ -109,6 +110,7 @@ func newModel(opts Options) *model {
 		imagesFreeSince: map[string]time.Time{}, imagesPulledAt: map[string]time.Time{},
 		pressure: newPressureModel(&opts.Pressure),
 		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
+		volumeCalls: newVolumeCalls(),
 	}
 }
 
@@ -125,6 +127,7 @@ func (m *model) apply(f *truth.Fact) {
 	m.plugins.apply(f)
 	m.csi.apply(f)
 	m.volumes.apply(f)
+	m.applyUnmounted(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:
 		m.applySandbox(f)
@@ -311,6 +314,7 @@ func (m *model) agentStarted(now time.Time) {
 	clear(m.csi.inFlight)
 	clear(m.csi.groupUntil)
 	clear(m.csi.republished)
+	m.volumeCalls.agentStarted()
 	m.csi.stats = newCSIStatsModel()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}
 	m.given = newGivenPods()

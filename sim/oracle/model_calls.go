@@ -27,6 +27,7 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	if f := s.model.runtime.asked(eff); f != nil {
 		s.report(&runtimeReady{}, f, now)
 	}
+	s.model.volumeCalls.asked(eff)
 	s.checkCSICall(now, eff)
 	if r, isRemoval := eff.Body.(*runtimeapi.RemoveContainerRequest); isRemoval {
 		s.model.removals.asked(r.ContainerId, eff)
@@ -40,6 +41,7 @@ func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.model.given.received(now, ev)
 	s.model.removals.received(now, ev)
 	s.model.runtime.received(now, ev)
+	s.model.volumeCallAnswered(now, ev)
 	s.model.csiReceived(now, ev)
 }
 

@@ -42,6 +42,9 @@ type csiModel struct {
 	// releasedAt is when a driver was last asked to let go of what a vol_data.json describes, by its
 	// directory.
 	releasedAt map[string]time.Time
+	// knownFreeAt is when a driver last answered that it has let go of a volume, which may have
+	// been so before: the Node does not say any more that the volume is in use.
+	knownFreeAt time.Time
 	// succeeded are the targets whose last call has succeeded, as this agent or one before knows.
 	succeeded map[string]bool
 

@@ -297,7 +297,7 @@ func (m *model) findLateGroup(now time.Time) *finding {
 			now.Before(p.setAsideUntil) || p.mayBeUnlisted(now) {
 			continue
 		}
-		began := later(m.turnOf(p.shutdownGroup(), begins), m.given.at[p.uid])
+		began := later(m.turnOf(p.shutdownGroup(), begins, now), m.given.at[p.uid])
 		if now.Sub(began) <= groupBeginBound || p.isEndingSince(began) ||
 			m.anyFaultPossible(s.since.Add(-startNoticeBound), now, endCalls...) {
 			continue
@@ -309,19 +309,19 @@ func (m *model) findLateGroup(now time.Time) *finding {
 }
 
 // turnOf returns when the turn of a group comes at the latest, if the first one begins to end at a
-// time. The pods of the groups before it are waited for, within their time, also those that end for
-// another reason, such as their deletion.
-func (m *model) turnOf(group int, begins time.Time) time.Time {
+// time. The pods of the groups before it and their volumes are waited for, within their time, also
+// those that end for another reason, such as their deletion.
+func (m *model) turnOf(group int, begins, now time.Time) time.Time {
 	turn := begins
 	for i := range group {
 		deadline := turn.Add(m.opts.Shutdown.Groups[i].Period)
 		for _, p := range m.podsInOrder {
 			switch {
 			case len(p.specs) == 0 || p.shutdownGroup() != i:
-			case p.liveContainers > 0:
+			case p.liveContainers > 0 || p.holdsVolumes(now):
 				turn = deadline
 			default:
-				turn = later(turn, p.lastExitAt())
+				turn = later(turn, later(p.lastExitAt(), m.volumeCalls.changedAt[p.uid]))
 			}
 		}
 		if turn.After(deadline) {
@@ -383,7 +383,7 @@ func (*nodeShutdown) checkServed(m *model, now time.Time, pods []*v1.Pod) *findi
 	}
 	for _, p := range m.podsInOrder {
 		if p.liveContainers > 0 || p.lacksFinalStatus() || p.keepsVolume(now, idleDelayBound) ||
-			p.awaitsDriver(now) {
+			p.awaitsDriver(now) || p.awaitsSetUp(now) {
 			s.idleSince = time.Time{}
 			return nil
 		}
