@@ -62,7 +62,9 @@
 //	csi_*.go       volumes of CSI drivers, with model_csi.go: csi-volumes, csi-data, csi-order,
 //	               csi-calls, csi-release, csi-stats, csi-devices, csi-expand
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
-//	               api-identity, api-deletion, transitions, dates, heartbeat, events
+//	               api-identity, api-deletion, transitions, dates, heartbeat, events,
+//	               container-states, pod-ips
+//	node_object.go  the Node: node-object
 //	kubelet.go     names and paths that the agent has to use as the kubelet does
 //	runtime_ready.go what is asked of a runtime that is not ready: runtime-ready
 //	image_gc.go    which images are removed: image-gc
