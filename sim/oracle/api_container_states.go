@@ -217,8 +217,7 @@ func (o *containerStates) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 	if m.agentDown || m.objects.node == nil {
 		return nil
 	}
-	since := later(later(m.agentStartedAt, m.objects.nodeCreatedAt), m.lastFault(now))
-	if now.Sub(since) <= containerStateBound {
+	if !m.isReportingUndisturbed(now) {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
@@ -235,6 +234,17 @@ func (o *containerStates) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 		}
 	}
 	return nil
+}
+
+// isReportingUndisturbed reports whether no fault and no start of the agent can be why something
+// that is older than containerStateBound is not at the API server. A call whose response was lost
+// holds up the next one of its kind until its deadline.
+func (m *model) isReportingUndisturbed(now time.Time) bool {
+	since := later(m.agentStartedAt, m.objects.nodeCreatedAt)
+	if last := m.lastFault(now); !last.IsZero() {
+		since = later(since, last.Add(callBound))
+	}
+	return now.Sub(since) > containerStateBound
 }
 
 // containerNames returns the names of the init and app containers of a pod that is desired.

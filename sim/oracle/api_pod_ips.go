@@ -78,8 +78,7 @@ func (o *podIPs) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if m.agentDown || m.objects.node == nil || len(m.opts.NodeAddresses) == 0 {
 		return nil
 	}
-	since := later(later(m.agentStartedAt, m.objects.nodeCreatedAt), m.lastFault(now))
-	if now.Sub(since) <= containerStateBound {
+	if !m.isReportingUndisturbed(now) {
 		return nil
 	}
 	for _, p := range m.podsInOrder {

@@ -63,8 +63,10 @@ func (o *nodeObject) checkFact(m *model, f *truth.Fact) *finding {
 		return nil
 	}
 	node := f.Write.After.Node
-	if len(node.Status.Conditions) == 0 {
-		return nil // labels or taints, of a Node that has no status yet
+	before := f.Write.Before.Node
+	if len(node.Status.Conditions) == 0 ||
+		before != nil && equality.Semantic.DeepEqual(before.Status, node.Status) {
+		return nil // labels, annotations or taints alone
 	}
 	if problem := m.opts.Node.problem(&node.Status); problem != "" {
 		return findingf("%s", problem)
@@ -144,13 +146,13 @@ func (m *model) readyProblem(ready bool, slack time.Duration, now time.Time) str
 	if !r.hasReported || now.Sub(since) <= slack {
 		return ""
 	}
-	from := now.Add(-slack - reconnectBound)
+	from := now.Add(-slack - callBound)
 	switch isDown := r.notReady || r.networkNotReady; {
 	case isDown && ready && !m.anyFaultPossible(from, now, nodeCalls...):
 		return fmt.Sprintf("the Node is ready, but the runtime has said since %v that it, or its "+
 			"network, is not", r.since)
 	case !isDown && !ready && !m.shutdown.underWay &&
-		now.Sub(later(m.lastFault(now), m.agentStartedAt)) > slack+reconnectBound:
+		now.Sub(later(m.lastFault(now), m.agentStartedAt)) > slack+callBound:
 		return fmt.Sprintf("the Node is not ready, but the runtime has said since %v that it and its "+
 			"network are", r.since)
 	}
@@ -176,7 +178,7 @@ func (o *nodeObject) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	if problem := m.readyProblem(ready, bound, now); problem != "" {
 		return findingf("%s", problem)
 	}
-	if now.Sub(later(since, m.lastFault(now))) <= bound+imagesPeriod {
+	if !m.isReportingUndisturbed(now) || now.Sub(since) <= bound+imagesPeriod {
 		return nil
 	}
 	if problem := facts.problem(status); problem != "" {

@@ -90,7 +90,7 @@ func TestNodeReady(t *testing.T) {
 				Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 					{Type: runtimeapi.RuntimeReady, Status: said}}}}})
 			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == fault }
-			s.wait(90)
+			s.wait(150)
 			status := goodNode()
 			if !written {
 				c := &status.Conditions[1]
