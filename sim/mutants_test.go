@@ -2745,8 +2745,8 @@ var mutants = []mutant{
 	{
 		name:     "containers can write to a claim that the pod has read-only",
 		file:     "core/volume/backing.go",
-		old:      "return Place{Path: b.path(dir), ReadOnly: b.ReadOnly,",
-		new:      "return Place{Path: b.path(dir),",
+		old:      "return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,",
+		new:      "return Place{Path: b.path(dir), Name: b.Name,",
 		scenario: "claims", seeds: "1-20",
 	},
 	{
@@ -3007,7 +3007,7 @@ var mutants = []mutant{
 	{ // csi-republish
 		name: "the Secret of a volume that is published is not watched",
 		file: "core/csi/request.go",
-		old:  "			if ref != nil && (!u.Ephemeral",
+		old:  "			if ref != nil && (!u.Inline",
 		new: "			p := v.Publications[u.target()]\n" +
 			"			if ref != nil && (p == nil || p.State != Done) && (!u.Ephemeral",
 		scenario: "ephemeral-claims", seeds: "1-30",
