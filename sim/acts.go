@@ -84,6 +84,9 @@ func (r *run) actTarget(a *plan.Act) (resource world.Resource, namespace, name s
 	}
 	p := r.plan.PodNamed(a.Pod)
 	pod := boundPod(p)
+	if a.Volume != "" {
+		return world.ResourceClaims, pod.Namespace, pod.Name + "-" + a.Volume
+	}
 	if !p.API {
 		pod.Name += "-" + plan.NodeName // its mirror
 	}

@@ -128,7 +128,7 @@ func (r *run) volumeOf(pod *v1.Pod, v *v1.Volume) (*v1.PersistentVolume,
 		name = v.PersistentVolumeClaim.ClaimName
 	case v.Ephemeral != nil:
 		name = pod.Name + "-" + v.Name
-	case translator.IsInlineMigratable(v):
+	case v.Cinder != nil:
 		pv, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), v.DeepCopy(),
 			pod.Namespace)
 		if err != nil {

@@ -171,7 +171,8 @@ func (r *run) configureAgents(k *plan.AgentKill) {
 		panic("sim: a plan that was not validated: " + err.Error())
 	}
 	r.options.Config = c
-	r.oracles.ConfigurationChanged(allocatable(&r.plan.Node, c), oracleTiers(&r.plan.Node, c))
+	r.oracles.ConfigurationChanged(allocatable(&r.plan.Node, c), oracleTiers(&r.plan.Node, c),
+		r.nodeFacts(c))
 }
 
 // killAgent kills the agent, as SIGKILL does, and starts it again after a while.

@@ -60,9 +60,10 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),
 		SystemCgroups: host.SystemCgroups,
 		ImageUser:     images.userOf, HasAPIServer: node.API,
+		NodeAddresses: []string{plan.NodeIP}, Node: r.nodeFacts(kubelet),
 		PullUsers: r.plan.PrivateImages, PullPolicy: pullPolicy(kubelet),
-		UserAnnotation: userAnnotation(node),
-		ClockSkew:      r.clocks.runtimeSkew, DateOffset: r.clocks.dateOffset, ReadFile: r.read,
+		UserAnnotation: userAnnotation(node), NodePulls: nodePulls(node, r.plan.PrivateImages),
+		ClockSkew: r.clocks.runtimeSkew, DateOffset: r.clocks.dateOffset, ReadFile: r.read,
 		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: changeDetection(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),
@@ -127,15 +128,18 @@ func changeDetection(kubelet *kubeletconfig.KubeletConfiguration) oracle.ChangeD
 }
 
 // hostilePods returns which pods are hostile, by name; nil if nothing harms the other pods of the
-// node. A pod over which the agent panics has to run in the end, so it is none.
+// node. A pod over which the agent panics has to run in the end, so it is none. One that can never
+// be made counts as hostile: it does not have to run, the others have to as if it were not there.
 func hostilePods(spec *plan.Spec) func(name string) bool {
 	var hostile map[string]bool
 	for i := range spec.Pods {
-		if p := &spec.Pods[i]; p.Hostile != nil || p.Panics > 0 {
+		if p := &spec.Pods[i]; p.Hostile != nil || p.Panics > 0 || spec.IsForever(p.Name) {
 			if hostile == nil {
 				hostile = map[string]bool{}
 			}
-			hostile[plan.ManifestName(p.Manifest)] = p.Hostile != nil
+			name := plan.ManifestName(p.Manifest)
+			hostile[name] = p.Hostile != nil || spec.IsForever(p.Name)
+			hostile[name+"-"+plan.NodeName] = !p.API && hostile[name] // of a static pod
 		}
 	}
 	if hostile == nil {
@@ -269,6 +273,49 @@ func allocatable(n *plan.Node, c *kubeletconfig.KubeletConfiguration) v1.Resourc
 	return v1.ResourceList{
 		v1.ResourceCPU: *cpu, v1.ResourceMemory: *memory,
 		v1.ResourcePods: *resource.NewQuantity(int64(c.MaxPods), resource.DecimalSI),
+	}
+}
+
+// nodeFacts returns what the Node has to say of the machine; nil if there is no API server.
+func (r *run) nodeFacts(c *kubeletconfig.KubeletConfiguration) *oracle.NodeFacts {
+	n, m := &r.plan.Node, host.Machine()
+	if !n.API {
+		return nil
+	}
+	pods := allocatable(n, c)
+	disk := resource.NewQuantity(m.RootDirBytes, resource.BinarySI)
+	capacity := v1.ResourceList{
+		v1.ResourceCPU:    *resource.NewQuantity(int64(n.CPUCount()), resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(n.MemoryBytes(), resource.BinarySI),
+		v1.ResourcePods:   pods[v1.ResourcePods], v1.ResourceEphemeralStorage: disk.DeepCopy(),
+	}
+	for _, reserved := range []map[string]string{c.SystemReserved, c.KubeReserved} {
+		subtract(disk, reserved["ephemeral-storage"])
+	}
+	disk.Sub(*resource.NewQuantity(amountOf(c.EvictionHard["nodefs.available"], m.RootDirBytes),
+		resource.BinarySI))
+	pods[v1.ResourceEphemeralStorage] = *disk
+	for _, pages := range m.HugePages {
+		name := v1.ResourceName("hugepages-" +
+			resource.NewQuantity(pages.SizeBytes, resource.BinarySI).String())
+		capacity[name] = *resource.NewQuantity(pages.SizeBytes*pages.Count, resource.BinarySI)
+		pods[name] = capacity[name]
+	}
+	version := "containerd://2.4.2"
+	if n.OldRuntime {
+		version = "containerd://1.6.20"
+	}
+	return &oracle.NodeFacts{
+		Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: plan.NodeIP},
+			{Type: v1.NodeHostName, Address: plan.NodeName}},
+		Capacity: capacity, Allocatable: pods, Port: c.Port,
+		BootID: func() string { return fmt.Sprint("boot-", r.reboots+1) },
+		Info: v1.NodeSystemInfo{MachineID: m.MachineID, SystemUUID: m.SystemUUID,
+			KernelVersion: m.KernelVersion, OSImage: m.OSImage, ContainerRuntimeVersion: version,
+			OperatingSystem: m.OperatingSystem, Architecture: m.Architecture,
+			Swap: &v1.NodeSwapStatus{Capacity: &m.SwapBytes}},
+		Images:    func() []string { return r.runtime.PresentImages() },
+		ImagesMax: int(*c.NodeStatusMaxImages),
 	}
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corecredentials "seedlet.dev/core/credentials"
 	"seedlet.dev/sim/credentials"
@@ -38,6 +39,22 @@ func audiencesOf(node *plan.Node) map[string]string {
 // tokenAudiences returns the audiences for which the node may request tokens.
 func tokenAudiences(node *plan.Node) []string {
 	return slices.Compact(slices.Sorted(maps.Values(audiencesOf(node))))
+}
+
+// nodePulls returns the private images that every pod can pull: a plugin that gets no tokens has
+// the credentials of the node for them.
+func nodePulls(node *plan.Node, private map[string][]string) map[string]bool {
+	pulls := map[string]bool{}
+	for _, p := range providersOf(node) {
+		for ref, users := range private { //ordered: into a set
+			isFor := func(pattern string) bool { return strings.HasPrefix(ref, pattern) }
+			if p.Tokens == nil && slices.ContainsFunc(p.MatchImages, isFor) &&
+				slices.Contains(users, credentials.NodeUser) {
+				pulls[ref] = true
+			}
+		}
+	}
+	return pulls
 }
 
 // newProviders returns the simulated plugins for credentials.

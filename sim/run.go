@@ -171,6 +171,11 @@ func (r *run) executeToItsEnd() {
 		r.heal()
 		r.settle(end.Add(time.Duration(r.plan.Settle)))
 	}
+	if !r.isDone() && r.removeForever() {
+		after := r.settledAfter
+		r.settle(r.agenda.Now().Add(time.Duration(r.plan.Settle)))
+		r.settledAfter = after
+	}
 	if !r.isDone() {
 		r.checkExpectations()
 		r.checkBack(true)

@@ -40,11 +40,36 @@ func (r *run) heal() {
 // container that keeps exiting changes its pod now and then, which takes a moment to be reported.
 const unsettledMax = time.Minute
 
-// settle runs until all pods have been settled for the quiet period. The run fails if they are not
-// settled at the bound, nor were shortly before.
+// removeForever has the pods go that can never be made. That has to leave no trace, and nothing has
+// to be made for it. It reports whether there are any.
+func (r *run) removeForever() bool {
+	found := false
+	for i := range r.plan.Pods {
+		p := &r.plan.Pods[i]
+		if !r.plan.IsForever(p.Name) {
+			continue
+		}
+		found = true
+		if p.API {
+			r.performAct(&plan.Act{Verb: plan.VerbDelete, Pod: p.Name})
+			continue
+		}
+		name := plan.ManifestName(p.Manifest)
+		for _, src := range r.manifests.sources() {
+			if withoutNodeSuffix(r.manifests.current[src].Name) == name {
+				r.manifests.apply(&plan.ManifestChange{File: src.file, URL: src.url})
+			}
+		}
+	}
+	return found
+}
+
+// settle runs until all pods have been settled for the quiet period, after the last late effect of
+// a call before the heal has landed. Later calls have none: nothing delays them. The run fails if
+// they are not settled at the bound, nor were shortly before.
 func (r *run) settle(bound time.Time) {
 	quiet := cmp.Or(time.Duration(r.plan.Quiet), plan.QuietDefault)
-	healedAt := r.agenda.Now()
+	healedAt, landed := r.agenda.Now(), r.injector.LandsBy()
 	var settledSince, lastSettled time.Time
 	for !r.isDone() {
 		now := r.agenda.Now()
@@ -61,7 +86,7 @@ func (r *run) settle(bound time.Time) {
 			settledSince = time.Time{}
 		case settledSince.IsZero():
 			settledSince = now
-		case now.Sub(settledSince) >= quiet:
+		case now.Sub(settledSince) >= quiet && now.Sub(landed) >= plan.QuietDefault:
 			r.settledAfter = settledSince.Sub(healedAt)
 			return
 		}

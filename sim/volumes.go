@@ -212,12 +212,26 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 			spec.Cinder = &v1.CinderPersistentVolumeSource{VolumeID: "vol-" + name, FSType: fsType}
 			break
 		}
-		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName,
-			VolumeHandle: "vol-" + name, FSType: fsType}
+		spec.CSI = &v1.CSIPersistentVolumeSource{Driver: spec.StorageClassName, FSType: fsType,
+			VolumeHandle: "vol-" + name, VolumeAttributes: map[string]string{"claim": claim.Name}}
+		r.addSecrets(spec.CSI)
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
 	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{
 		Volume: &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}})
+}
+
+// addSecrets has a volume name the Secrets with which its driver stages and publishes it.
+func (r *run) addSecrets(source *v1.CSIPersistentVolumeSource) {
+	is := r.plan.CSIDriverNamed(source.Driver)
+	if is.StageSecret {
+		source.NodeStageSecretRef = &v1.SecretReference{Namespace: metav1.NamespaceDefault,
+			Name: plan.StageSecretName}
+	}
+	if is.PublishSecret {
+		source.NodePublishSecretRef = &v1.SecretReference{Namespace: metav1.NamespaceDefault,
+			Name: plan.PublishSecretName}
+	}
 }
 
 // removeReleasedVolumes deletes the volumes whose claim does not exist any more.

@@ -1,6 +1,9 @@
 package world
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The credentials port: credentials of the node for image registries, from plugins that are
 // executed (KEP-2133), with tokens of service accounts (KEP-4412), and from the Docker
@@ -14,10 +17,8 @@ const CredentialBytesMax = 256 << 10
 const CredentialRunMax = time.Minute
 
 // GetCredentials executes a plugin with a request on its standard input, in the environment of the
-// agent and the given variables. It completes with CredentialsGot. A plugin that does not exist is
-// KindNotFound; one that fails is KindInternal, with the beginning of its standard error; an output
-// of more than CredentialBytesMax is KindExhausted. After CredentialRunMax, or at the deadline, the
-// plugin is killed.
+// agent and the given variables. It completes with CredentialsGot, also if the plugin fails. After
+// CredentialRunMax, or at the deadline, the plugin is killed.
 type GetCredentials struct {
 	Program string               `json:"program"` // an absolute path
 	Args    []string             `json:"args,omitempty"`
@@ -31,9 +32,45 @@ type CredentialVariable struct {
 	Value string `json:"value"`
 }
 
-// CredentialsGot is the completion of GetCredentials: what the plugin wrote.
+// CredentialsGot is the completion of GetCredentials: what the plugin wrote, and how long it ran,
+// without what it has waited for others.
 type CredentialsGot struct {
-	Output []byte `json:"password"` // secret
+	Output []byte        `json:"password,omitempty"` // secret
+	Took   time.Duration `json:"took"`
+	// Err is how the run has failed; nil: it has not. A plugin that does not exist is KindNotFound,
+	// one that was killed KindTimeout, any other KindInternal. The message has the beginning of the
+	// plugin's standard error, without the token of the request (WithoutToken). An output of more
+	// than CredentialBytesMax is KindExhausted.
+	Err *Error `json:"err,omitempty"`
+}
+
+// tokenPartMin is how much of a part of a token has to be in a text, from its beginning, to be
+// redacted.
+const tokenPartMin = 8
+
+// WithoutToken returns what a plugin wrote without the token of its request: without what begins as
+// the header, the claims or the signature, since the token may be cut.
+func WithoutToken(text, token string) string {
+	for _, part := range strings.Split(token, ".") {
+		if len(part) < tokenPartMin {
+			continue
+		}
+		var kept strings.Builder
+		for {
+			before, rest, found := strings.Cut(text, part[:tokenPartMin])
+			kept.WriteString(before)
+			if !found {
+				break
+			}
+			kept.WriteString("[redacted]")
+			for known := part[tokenPartMin:]; known != "" && rest != "" && known[0] == rest[0]; {
+				known, rest = known[1:], rest[1:]
+			}
+			text = rest
+		}
+		text = kept.String()
+	}
+	return text
 }
 
 // ReadDockerConfig reads the files of a Docker configuration that exist, in order. It completes
@@ -42,8 +79,7 @@ type ReadDockerConfig struct {
 	Paths []string `json:"paths"`
 }
 
-// DockerConfigRead is the completion of ReadDockerConfig. A file that does not exist, cannot be
-// read or is larger than CredentialBytesMax is left out.
+// DockerConfigRead is the completion of ReadDockerConfig. A file that does not exist is left out.
 type DockerConfigRead struct {
 	Files []DockerConfigFile `json:"files,omitempty"`
 }
@@ -51,5 +87,7 @@ type DockerConfigRead struct {
 // DockerConfigFile is a file of a Docker configuration.
 type DockerConfigFile struct {
 	Path string `json:"path"`
-	Data []byte `json:"password"` // secret
+	Data []byte `json:"password,omitempty"` // secret
+	// Err is why the file could not be read; KindExhausted: it is larger than CredentialBytesMax.
+	Err *Error `json:"err,omitempty"`
 }

@@ -182,7 +182,7 @@ type CSIVolumeCondition struct {
 }
 
 // IsMigrated reports whether a call is for a volume of a kind whose plugin its driver has replaced.
-// Of calls that undo something that is not known, as for a kubelet.
+// It is false for calls that undo something, and for statistics: a kubelet does not know it there.
 func IsMigrated(call CSICall) bool {
 	switch c := call.(type) {
 	case *StageVolume:

@@ -11,6 +11,7 @@
 package credentials
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 
 	pluginapi "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/document"
 	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/keyring"
@@ -43,8 +45,6 @@ const (
 	// namespace that has most of them, the one is dropped that expires first.
 	answersMax = 256
 	tokensMax  = 256
-	// creditsMax bounds the credentials that a round collects.
-	creditsMax = 16
 )
 
 // Settings are the sources of credentials.
@@ -59,7 +59,7 @@ type Settings struct {
 // Node is what is known of the credentials of the node.
 type Node struct {
 	Settings
-	Docker     map[string]keyring.Credential `json:"docker,omitempty"` // by registry
+	Docker     map[string]keyring.Credential `json:"docker,omitempty"` // by registry, as it is written
 	DockerRead time.Time                     `json:"dockerRead,omitzero"`
 	Answers    map[string]Answer             `json:"answers,omitempty"` // by answerKey
 	Tokens     map[string]Token              `json:"tokens,omitempty"`  // by tokenKey
@@ -78,11 +78,17 @@ type Answer struct {
 	Expires     time.Time                     `json:"expires"`
 }
 
-// Round is the search for the credentials of one pull.
+// Round is the search for the credentials of one pull. Those of the Docker configuration are tried
+// first; those of all plugins are one keyring, as in the kubelet: the longest registry path goes
+// first, whichever plugin has it, and an entry for Docker Hub counts if no other one is for the
+// image.
 type Round struct {
-	Op   world.OpID `json:"op,omitempty"`   // the request in flight
-	Step int        `json:"step,omitempty"` // 0: the Docker configuration; then the plugins
-	List []Found    `json:"list,omitempty"`
+	Op     world.OpID `json:"op,omitempty"`   // the request in flight
+	Step   int        `json:"step,omitempty"` // 0: the Docker configuration; then the plugins
+	Docker []Found    `json:"docker,omitempty"`
+	// Answers are what the plugins have answered, in their order.
+	Answers []RoundAnswer `json:"answers,omitempty"`
+	List    []Found       `json:"list,omitempty"` // of Docker and Answers
 	// Ask is what the plugin of Step is asked with; zero for the Docker configuration, and for a
 	// plugin that gets no token.
 	Ask Ask `json:"ask,omitzero"`
@@ -100,6 +106,13 @@ func TimeoutOf(request any) time.Duration {
 // pods may use it; empty: all pods of the node.
 type Found struct {
 	keyring.Credential
+	AccountUID string `json:"accountUID,omitempty"`
+}
+
+// RoundAnswer is what a plugin has answered in a round.
+type RoundAnswer struct {
+	Credentials map[string]keyring.Credential `json:"credentials"` // by registry
+	// AccountUID is that of the service account whose pods may use them; empty: all pods.
 	AccountUID string `json:"accountUID,omitempty"`
 }
 
@@ -123,7 +136,10 @@ func (n *Node) Next(r *Round, s Subject, now time.Time) (request any, failure er
 			if n.DockerRead.IsZero() || now.Sub(n.DockerRead) >= dockerPeriod {
 				return &world.ReadDockerConfig{Paths: n.DockerPaths}, nil
 			}
-			_ = r.add(n.Docker, s.Image) // its error was returned when it was read
+			if err := r.addDocker(n.Docker, s.Image); err != nil {
+				r.Step++
+				return nil, err
+			}
 			continue
 		}
 		p := &n.Providers[r.Step-1]
@@ -158,8 +174,7 @@ func (n *Node) ask(r *Round, p *Provider, s Subject, repository string,
 		}
 	}
 	if answer, ok := n.answer(p, repository, r.Ask, now); ok {
-		_ = r.add(answer, s.Image) // its error was returned with the response
-		return nil, nil
+		return nil, r.addAnswer(answer, s.Image)
 	}
 	return p.request(n.BinDir, repository, r.Ask.Token, annotations), nil
 }
@@ -176,7 +191,7 @@ func (n *Node) Handle(r *Round, image string, record op.Record, ev world.Event) 
 	if record.Call == callCreateToken {
 		failure = n.handleToken(r, record, ev)
 	} else {
-		failure = n.handleAnswer(r, p, image, record, ev)
+		failure = n.handleAnswer(r, p, image, ev)
 		r.Step, r.Ask = r.Step+1, Ask{}
 	}
 	if failure != nil {
@@ -193,30 +208,25 @@ func (n *Node) handleDocker(r *Round, image string, ev world.Event) error {
 	case !ok:
 		return nil
 	}
-	n.Docker, n.DockerRead = decodeFiles(read.Files), ev.Time
-	return r.add(n.Docker, image)
+	var problem error
+	n.Docker, problem = decodeFiles(read.Files)
+	n.DockerRead = ev.Time
+	return cmp.Or(r.addDocker(n.Docker, image), problem)
 }
 
-// withoutToken returns a message, which ends before a token. The token may be cut itself: its first
-// bytes tell that it begins.
-func withoutToken(message, token string) string {
-	const bytesMax = 16
-	before, _, found := strings.Cut(message, token[:min(len(token), bytesMax)])
-	if token == "" || !found {
-		return message
-	}
-	return before + "[redacted]"
-}
-
-// handleAnswer handles the end of the run of a plugin. A failure quotes the standard error of the
-// plugin, but not the token.
-func (n *Node) handleAnswer(r *Round, p *Provider, image string, record op.Record,
-	ev world.Event) error {
-	n.count(p.Name, ev.Time.Sub(record.IssuedAt), ev.Err)
+// handleAnswer handles the end of the run of a plugin. A request that was not carried out counts as
+// a failure, and has no duration.
+func (n *Node) handleAnswer(r *Round, p *Provider, image string, ev world.Event) error {
 	got, ok := ev.Body.(*world.CredentialsGot)
+	failure := ev.Err
+	if ok && failure == nil {
+		failure = got.Err
+		n.Runs.Observe(p.Name, metrics.DefaultBounds, got.Took)
+	}
 	switch {
-	case ev.Err != nil:
-		return errors.New(withoutToken(ev.Err.Message, r.Ask.Token))
+	case failure != nil:
+		n.Failures.Increment(p.Name)
+		return errors.New(budget.CutMessage(failure.Message))
 	case !ok:
 		return nil
 	}
@@ -224,43 +234,80 @@ func (n *Node) handleAnswer(r *Round, p *Provider, image string, record op.Recor
 	if err != nil {
 		return err
 	}
-	return r.add(found, image)
+	return r.addAnswer(found, image)
 }
 
-// count counts the run of a plugin.
-func (n *Node) count(plugin string, took time.Duration, err *world.Error) {
-	n.Runs.Observe(plugin, metrics.DefaultBounds, took)
-	if err != nil {
-		n.Failures.Increment(plugin)
-	}
-}
-
-// add adds the credentials for an image to the round. More than one image may have are an error.
-func (r *Round) add(byRegistry map[string]keyring.Credential, image string) error {
-	k, err := keyring.Join([]*keyring.Secret{keyring.FromAuth(byRegistry)})
-	if err != nil {
-		return err
-	}
-	found, err := k.Lookup(image)
-	for _, c := range found.Credentials {
-		isSame := func(known Found) bool { return known.Credential == c }
-		if len(r.List) < creditsMax && !slices.ContainsFunc(r.List, isSame) {
-			r.List = append(r.List, Found{c, r.Ask.UID})
-		}
+// addDocker adds the credentials of the Docker configuration for an image to the round.
+func (r *Round) addDocker(byRegistry map[string]keyring.Credential, image string) error {
+	found, err := find(keyring.OfDocker, []RoundAnswer{{Credentials: byRegistry}}, image)
+	if err == nil {
+		r.Docker, r.List = found, found
 	}
 	return err
 }
 
-// decodeFiles returns the credentials of the first file that is a Docker configuration: a
-// config.json anywhere goes before a .dockercfg.
-func decodeFiles(files []world.DockerConfigFile) map[string]keyring.Credential {
-	for _, file := range files {
-		legacy := path.Base(file.Path) == ".dockercfg"
-		if decoded, ok := keyring.DecodeFile(file.Data, legacy); ok {
-			return decoded.ByRegistry()
+// addAnswer adds the answer of a plugin to the round. One with which the plugins have more than
+// they may have is an error, and left out.
+func (r *Round) addAnswer(byRegistry map[string]keyring.Credential, image string) error {
+	all := append(slices.Clip(r.Answers), RoundAnswer{byRegistry, r.Ask.UID})
+	found, err := find(keyring.OfPlugins, all, image)
+	if err != nil {
+		return err
+	}
+	r.Answers, r.List = all, slices.Clone(r.Docker)
+	for _, c := range found {
+		isSame := func(known Found) bool { return known.Credential == c.Credential }
+		if !slices.ContainsFunc(r.Docker, isSame) {
+			r.List = append(r.List, c)
 		}
 	}
 	return nil
+}
+
+// find returns the credentials for an image among those of one owner.
+func find(owner keyring.Owner, answers []RoundAnswer, image string) ([]Found, error) {
+	var secrets []*keyring.Secret
+	for _, a := range answers {
+		secrets = append(secrets, keyring.FromAuth(a.Credentials, keyring.Source{UID: a.AccountUID}))
+	}
+	joined, err := keyring.Join(owner, secrets)
+	if err != nil {
+		return nil, err
+	}
+	found, err := joined.Lookup(image)
+	var list []Found
+	for i, c := range found.Credentials {
+		list = append(list, Found{c, found.Sources[i].UID})
+	}
+	return list, err
+}
+
+// decodeFiles returns the credentials of the first file that is a Docker configuration: a
+// config.json anywhere goes before a .dockercfg. A file that is none is passed over, as by the
+// kubelet; the error names it.
+func decodeFiles(files []world.DockerConfigFile) (map[string]keyring.Credential, error) {
+	var problems []string
+	for _, file := range files {
+		found, err := map[string]keyring.Credential(nil), error(nil)
+		if file.Err != nil {
+			err = errors.New(file.Err.Message)
+		} else {
+			found, err = keyring.DecodeFile(file.Data, path.Base(file.Path) == ".dockercfg")
+		}
+		if err == nil {
+			return found, problemOf(problems)
+		}
+		problems = append(problems, fmt.Sprintf("%s: %s", file.Path, budget.CutMessage(err.Error())))
+	}
+	return nil, problemOf(problems)
+}
+
+// problemOf returns an error for the files that are passed over; nil if there is none.
+func problemOf(problems []string) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the node's Docker configuration: %s", strings.Join(problems, "; "))
 }
 
 // DockerPaths returns where the Docker configuration of the node may be, in the kubelet's order
@@ -360,16 +407,19 @@ func (n *Node) keep(p *Provider, repository string, ask Ask, output []byte,
 	return found, nil
 }
 
+// decode decodes the output of a plugin as a kubelet does: it is JSON, with known fields only, and
+// an error quotes none of it.
 func (p *Provider) decode(output []byte) (*pluginapi.CredentialProviderResponse, error) {
 	var response pluginapi.CredentialProviderResponse
-	if doc, err := document.Parse(output); err != nil || doc == nil {
-		return nil, errors.New("its output is not JSON")
-	} else if _, err := document.Decode(doc, &response); err != nil {
-		return nil, errors.New("its output is no CredentialProviderResponse")
-	}
-	if response.Kind != "CredentialProviderResponse" || response.APIVersion != p.APIVersion {
+	unknown, err := document.Decode(output, &response)
+	switch {
+	case err != nil:
+		return nil, errors.New("its output is no CredentialProviderResponse in JSON")
+	case response.Kind != "CredentialProviderResponse" || response.APIVersion != p.APIVersion:
 		return nil, fmt.Errorf("its output is %.64q of %.64q, want CredentialProviderResponse of %q",
 			response.Kind, response.APIVersion, p.APIVersion)
+	case len(unknown) > 0:
+		return nil, errors.New("its output has fields that are not known, or twice")
 	}
 	return &response, nil
 }

@@ -64,7 +64,8 @@ func answerAll(t *testing.T, n *Node, image string, now time.Time,
 		requests = append(requests, request)
 		ev := respond(request)
 		ev.Time = now
-		if err := n.Handle(&r, image, recordOf(request, now), ev); (err != nil) != (ev.Err != nil) {
+		err = n.Handle(&r, image, recordOf(request, now), ev)
+		if _, isRun := request.(*world.GetCredentials); isRun && (err != nil) != (ev.Err != nil) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -127,16 +128,150 @@ func TestRound(t *testing.T) {
 	}
 }
 
+// plugins returns plugins of a name each, which are for an image and answer at once.
+func plugins(t *testing.T, answers ...map[string]string) *Node {
+	n := &Node{}
+	for i, auth := range answers {
+		name := fmt.Sprint("p", i)
+		config := strings.Replace(pluginConfig, "name: ecr", "name: "+name, 1)
+		n.Providers = append(n.Providers,
+			parse(t, strings.Replace(config, `"*.dkr.example"`, `"*.*", "docker.io"`, 1))...)
+		answer := Answer{Credentials: map[string]keyring.Credential{}, Expires: t0.Add(time.Hour)}
+		for registry, user := range auth {
+			answer.Credentials[registry] = keyring.Credential{Username: user}
+		}
+		store(&n.Answers, answerKey(&n.Providers[i], "", Ask{}), answer, answersMax, t0)
+	}
+	return n
+}
+
+// The answers of all plugins are one keyring: the longest registry path goes first, whichever
+// plugin has it, and an entry for Docker Hub counts if no plugin has another one for the image. The
+// Docker configuration of the node is a keyring of its own, and goes before them.
+func TestOrderOfPlugins(t *testing.T) {
+	type auth = map[string]string
+	for _, c := range []struct {
+		name, image string
+		docker      auth
+		answers     []auth
+		want        []string
+	}{
+		{"the longest path", "q.io/team/app", nil, []auth{{"q.io": "short"}, {"q.io/team": "long"}},
+			[]string{"long", "short"}},
+		{"the order of plugins for the same path", "q.io/app", nil,
+			[]auth{{"q.io": "first"}, {"https://q.io/v2/": "second"}}, []string{"first", "second"}},
+		{"Docker Hub beside another entry", "nginx", nil,
+			[]auth{{"https://index.docker.io/v1/": "hub"}, {"docker.io/library": "official"}},
+			[]string{"official"}},
+		{"Docker Hub alone", "nginx", nil, []auth{{"index.docker.io": "hub"}, {"q.io": "other"}},
+			[]string{"hub"}},
+		{"Docker Hub of the node", "nginx",
+			auth{"index.docker.io": "node", "https://index.docker.io": ""},
+			[]auth{{"docker.io": "plugin"}}, []string{"", "node", "plugin"}},
+		{"the same credential", "q.io/app", auth{"q.io": "node"},
+			[]auth{{"q.io/app": "node"}, {"q.io": "other"}}, []string{"node", "other"}},
+	} {
+		n := plugins(t, c.answers...)
+		n.DockerPaths, n.DockerRead = []string{"/config.json"}, t0
+		n.Docker = map[string]keyring.Credential{}
+		for registry, user := range c.docker {
+			n.Docker[registry] = keyring.Credential{Username: user}
+		}
+		_, users := answerAll(t, n, c.image, t0, nil)
+		if !cmp.Equal(users, c.want) {
+			t.Errorf("%s: users %q, want %q", c.name, users, c.want)
+		}
+	}
+}
+
+// An answer with which the plugins have more credentials than an image may have is left out, with
+// an error that names its plugin, each time: it is kept.
+func TestTooManyCredentials(t *testing.T) {
+	many := map[string]string{}
+	for i := range 10 {
+		many["q.io/"+strings.Repeat("a", i)] = fmt.Sprint("first", i)
+	}
+	more := map[string]string{}
+	for i := range 7 {
+		more["q.io/"+strings.Repeat("a", i)] = fmt.Sprint("second", i)
+	}
+	n := plugins(t, many, more, map[string]string{"q.io": "third"})
+	for range 2 {
+		var r Round
+		_, err := n.Next(&r, Subject{Image: "q.io/" + strings.Repeat("a", 20)}, t0)
+		want := `plugin p1: the answers of plugins have 17 credentials for image "q.io/` +
+			strings.Repeat("a", 20) + `", and one image may have 16`
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		request, err := n.Next(&r, Subject{Image: "q.io/" + strings.Repeat("a", 20)}, t0)
+		if request != nil || err != nil || len(r.List) != 11 {
+			t.Errorf("%v, %v, %d credentials", request, err, len(r.List))
+		}
+	}
+}
+
+// A Docker configuration that a kubelet refuses is passed over as a whole, and the error names it.
+func TestDockerConfigIsRefused(t *testing.T) {
+	n := &Node{Settings: Settings{DockerPaths: []string{"/a/config.json", "/b/config.json"}}}
+	file := func(path, text string) world.DockerConfigFile {
+		return world.DockerConfigFile{Path: path, Data: []byte(text)}
+	}
+	for name, c := range map[string]struct {
+		files      []world.DockerConfigFile
+		want, user string
+	}{
+		"an auth": {[]world.DockerConfigFile{
+			file("/a/config.json", `{"auths": {"q.io": {"username": "me"}, "r.io": {"auth": "?"}}}`),
+			file("/b/config.json", `{"auths": {"q.io": {"username": "other"}}}`)},
+			"the node's Docker configuration: /a/config.json: illegal base64 data at input byte 0",
+			"other"},
+		"not read": {[]world.DockerConfigFile{
+			{Path: "/a/config.json", Err: world.Errorf(world.KindExhausted, "", "too large")},
+			file("/b/.dockercfg", `{"q.io": 5}`)},
+			"the node's Docker configuration: /a/config.json: too large; /b/.dockercfg: json: cannot " +
+				"unmarshal number into Go value", ""},
+		"none": {nil, "", ""},
+	} {
+		var r Round
+		ev := world.Event{Time: t0, Body: &world.DockerConfigRead{Files: c.files}}
+		err := n.Handle(&r, "q.io/app", op.Record{}, ev)
+		if (err != nil) != (c.want != "") ||
+			err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		user := ""
+		if len(r.List) > 0 {
+			user = r.List[0].Username
+		}
+		if user != c.user {
+			t.Errorf("%s: user %q, want %q", name, user, c.user)
+		}
+	}
+}
+
 // A plugin that fails, or whose output is wrong, has no credentials, and the next source is asked.
 // The error does not quote the output.
 func TestFailures(t *testing.T) {
 	second := strings.Replace(pluginConfig, "name: ecr", "name: second", 1)
 	for name, ev := range map[string]world.Event{
-		"failure":    {Err: world.Errorf(world.KindInternal, "GetCredentials", "exit status 1")},
+		"failure": {Body: &world.CredentialsGot{
+			Err: world.Errorf(world.KindInternal, "GetCredentials", "exit status 1")}},
+		"no answer":  {Err: world.Errorf(world.KindTimeout, "GetCredentials", "expired")},
 		"not JSON":   {Body: &world.CredentialsGot{Output: []byte("secret")}},
 		"no scope":   {Body: &world.CredentialsGot{Output: output("Pod", "", "a.dkr.example", "u")}},
 		"wrong type": {Body: &world.CredentialsGot{Output: []byte(`{"auth": "secret"}`)}},
 		"other kind": {Body: &world.CredentialsGot{Output: []byte(`{"kind": "Pod"}`)}},
+		"YAML": {Body: &world.CredentialsGot{Output: []byte("apiVersion: credentialprovider.kubelet." +
+			"k8s.io/v1\nkind: CredentialProviderResponse\ncacheKeyType: Image\n")}},
+		"unknown field": {Body: &world.CredentialsGot{
+			Output: output("Image", `"secret": 1,`, "a.dkr.example", "u")}},
+		"another case": {Body: &world.CredentialsGot{
+			Output: output("Image", `"Auth": {},`, "a.dkr.example", "u")}},
+		"twice": {Body: &world.CredentialsGot{
+			Output: output("Image", `"auth": {},`, "a.dkr.example", "u")}},
+		"more": {Body: &world.CredentialsGot{
+			Output: append(output("Image", "", "a.dkr.example", "u"), "{}"...)}},
 	} {
 		n := &Node{Settings: Settings{Providers: parse(t, pluginConfig, second)}}
 		var r Round
@@ -144,12 +279,16 @@ func TestFailures(t *testing.T) {
 		if request == nil {
 			t.Fatal("nothing is asked")
 		}
-		ev.Time = t0.Add(time.Second)
+		ev.Time = t0.Add(5 * time.Minute) // it has waited for slower ones
+		failed, ran := ev.Err != nil, 0
+		if got, ok := ev.Body.(*world.CredentialsGot); ok {
+			got.Took, ran = time.Second, 1
+			failed = got.Err != nil // a wrong output is not counted, as by the kubelet
+		}
 		err := n.Handle(&r, "a.dkr.example/app", recordOf(request, t0), ev)
-		failed := ev.Err != nil // a wrong output is not counted, as by the kubelet
-		if runs := n.Runs["ecr"]; runs == nil || runs.Sum != time.Second ||
+		if len(n.Runs) != ran || ran > 0 && n.Runs["ecr"].Sum != time.Second ||
 			(n.Failures["ecr"] == 1) != failed {
-			t.Errorf("%s: runs %+v, failures %v", name, runs, n.Failures)
+			t.Errorf("%s: runs %+v, failures %v", name, n.Runs["ecr"], n.Failures)
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), "plugin ecr: ") ||
 			strings.Contains(err.Error(), "secret") {

@@ -148,9 +148,10 @@ func (p *Pod) SubPathBind(container *v1.Container, i int,
 	if sub == "" || v.Image != nil || err != nil {
 		return nil, err
 	}
+	place := p.place(v)
 	return &world.BindSubPath{
-		Root: p.place(v).Path, SubPath: sub, Target: volume.SubPathDir(p.dir()) +
-			"/" + m.Name + "/" + container.Name + "/" + strconv.Itoa(i),
+		Root: place.Path, SubPath: sub, Target: volume.SubPathDir(p.dir()) +
+			"/" + place.Name + "/" + container.Name + "/" + strconv.Itoa(i),
 	}, nil
 }
 

@@ -196,6 +196,24 @@ func (v *Volume) firstUse() *Use {
 	return nil
 }
 
+// stagingUse returns the use whose parameters a volume is staged with: those of the first claim,
+// as all of them name the same persistent volume. The author of a pod may have written others for
+// the same volume: they come after it, in turns after each failure, so that none of these pods
+// keeps another from the volume.
+func (v *Volume) stagingUse() *Use {
+	var uses []*Use
+	hasClaim := false
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		switch u := v.Uses[target]; {
+		case u.Inline:
+			uses = append(uses, u)
+		case !hasClaim:
+			uses, hasClaim = slices.Insert(uses, 0, u), true
+		}
+	}
+	return uses[v.Staging.Attempts.Failures%len(uses)]
+}
+
 // mustStay reports whether the volume is not to be detached.
 func (v *Volume) mustStay() bool {
 	return len(v.Uses) > 0 || len(v.Publications) > 0 || v.Staging.State != ""

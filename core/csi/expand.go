@@ -303,7 +303,8 @@ func (u *Use) expandProblem(problem string) string {
 // planExpansion expands a volume that is in use, and returns when to plan again.
 func (n *Node) planExpansion(v *Volume, env *Env) (wake time.Time) {
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
-		if u, p := v.Uses[target], v.Publications[target]; p != nil && p.isReady() && !u.ReadOnly {
+		if u, p := v.Uses[target], v.Publications[target]; p != nil && p.isReady() && !u.ReadOnly &&
+			u.Claim != "" {
 			_, _, wake = n.expand(v, u, p, env)
 			return wake
 		}

@@ -62,6 +62,7 @@ type node struct {
 	requests    []any               // of the driver
 	tenants     map[string]string   // of the operations on volumes, by call; nil: not kept
 	fail        map[string]*failure // by call
+	tokens      int                 // that the API server has issued
 	held        map[string]world.Effect
 	hold        map[string]bool // calls that are left in flight
 }
@@ -329,7 +330,9 @@ func (n *node) perform(body any) (any, *world.Error) {
 			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true,
 				VolumeMountGroup: n.mountGroup}}, nil
 	case *world.CreateToken:
-		return &world.TokenCreated{Token: "token-1", ExpirationSeconds: 3600}, nil
+		n.tokens++
+		return &world.TokenCreated{Token: fmt.Sprint("token-", n.tokens),
+			ExpirationSeconds: *b.Spec.ExpirationSeconds}, nil
 	case *world.ShareWithGroup:
 		n.calls = append(n.calls, fmt.Sprintf("group %d", b.GID))
 		return &world.Done{}, nil
@@ -581,7 +584,7 @@ func use(uid string) Use {
 
 // inline returns the use of an inline volume.
 func inline(uid string) Use {
-	return InlineUse(pod(uid), &v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{
+	return EphemeralUse(pod(uid), &v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{
 		CSI: &v1.CSIVolumeSource{Driver: driverName}}})
 }
 

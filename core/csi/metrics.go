@@ -24,8 +24,7 @@ type Counted struct {
 	Operation Operation
 	Took      time.Duration
 	Failed    bool
-	// Migrated is Use.Migrated. It is false for an unmount, of which a kubelet does not know it.
-	Migrated bool
+	Migrated  bool // Use.Migrated
 }
 
 // of returns the operation on a block volume that corresponds to one on a file system.
@@ -53,7 +52,7 @@ func (v *Volume) end(operation Operation, since *time.Time, failed bool, env *En
 	*since = time.Time{}
 	if env.Count != nil && v.Driver != "" {
 		env.Count(Counted{Driver: v.Driver, Operation: operation.of(v.Device != ""), Took: took,
-			Failed: failed, Migrated: v.Migrated && operation != OperationUnmount})
+			Failed: failed, Migrated: v.Migrated})
 	}
 }
 

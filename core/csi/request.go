@@ -59,7 +59,7 @@ func encodeData(data map[string]string) []byte {
 // secret.
 func (n *Node) stageRequest(v *Volume, session *Session,
 	env *Env) (r *world.StageVolume, known bool, err error) {
-	u := v.firstUse()
+	u := v.stagingUse()
 	secrets, known, err := secretOf(u.StageSecret, "NodeStageSecretRef", env)
 	if !known || err != nil {
 		return nil, false, err
@@ -217,7 +217,7 @@ func (n *Node) watchSecrets(v *Volume, env *Env) {
 	needed := map[world.WatchTarget]bool{}
 	for _, u := range v.Uses { //ordered: into a set
 		for _, ref := range []*v1.SecretReference{u.StageSecret, u.PublishSecret, u.ExpandSecret} {
-			if ref != nil && (!u.Ephemeral || env.Objects.HasUser(secretTarget(ref), u.UID)) {
+			if ref != nil && (!u.Inline || env.Objects.HasUser(secretTarget(ref), u.UID)) {
 				needed[secretTarget(ref)] = true
 			}
 		}

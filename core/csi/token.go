@@ -32,7 +32,7 @@ func (n *Node) tokensFor(v *Volume, u *Use, d *storagev1.CSIDriver,
 	granted := map[string]authenticationv1.TokenRequestStatus{}
 	for i := range pod.Spec.Volumes[0].Projected.Sources {
 		projection := pod.Spec.Volumes[0].Projected.Sources[i].ServiceAccountToken
-		value, _, problem := u.Tokens.Find(projection)
+		value, expiresAt, problem := u.Tokens.Current(projection, env.Effects.Now())
 		switch {
 		case problem != "":
 			return nil, wake, errors.New("kubernetes.io/csi: mounter.SetUpAt failed to get service " +
@@ -41,7 +41,7 @@ func (n *Node) tokensFor(v *Volume, u *Use, d *storagev1.CSIDriver,
 			return nil, wake, nil
 		}
 		granted[projection.Audience] = authenticationv1.TokenRequestStatus{Token: value,
-			ExpirationTimestamp: metav1.NewTime(env.Effects.DateOf(u.Tokens.ExpiresAt(projection)))}
+			ExpirationTimestamp: metav1.NewTime(env.Effects.DateOf(expiresAt))}
 	}
 	text, err := json.Marshal(granted)
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"seedlet.dev/core/claim"
 )
 
-// InlineUse returns the use of an inline volume of a pod, which exists as long as the pod.
-func InlineUse(pod *v1.Pod, v *v1.Volume) Use {
+// EphemeralUse returns the use of a volume of a driver that is written in a pod, and exists as long
+// as it.
+func EphemeralUse(pod *v1.Pod, v *v1.Volume) Use {
 	u := useOf(pod, v)
-	u.SpecName, u.Driver, u.Ephemeral = v.Name, v.CSI.Driver, true
+	u.SpecName, u.Driver, u.Ephemeral, u.Inline = v.Name, v.CSI.Driver, true, true
 	u.Handle = EphemeralHandle(u.UID, v.Name)
 	u.Attributes = v.CSI.VolumeAttributes
 	u.ReadOnly = v.CSI.ReadOnly != nil && *v.CSI.ReadOnly

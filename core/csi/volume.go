@@ -2,6 +2,7 @@ package csi
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -166,6 +167,7 @@ type Use struct {
 	Driver    string `json:"driver"`
 	Handle    string `json:"handle"`
 	Ephemeral bool   `json:"ephemeral,omitempty"`
+	Inline    bool   `json:"inline,omitempty"` // the author of the pod has written what it is
 	ReadOnly  bool   `json:"readOnly,omitempty"`
 	Block     bool   `json:"block,omitempty"` // the pod gets the device
 	// Migrated is set for a volume of a kind whose plugin a CSI driver has replaced. Metrics have it.
@@ -207,10 +209,13 @@ const (
 	volumesSmallMax = 8
 	volumesLargeMax = volumesMax / 4 * 3
 
-	handleMax    = 8 << 10 // bytes of a handle
-	dataMax      = 64 << 10
-	specNameMax  = world.NameBytesMax
-	uniquePrefix = "kubernetes.io/csi/"
+	handleMax   = 8 << 10 // bytes of a handle
+	dataMax     = 64 << 10
+	specNameMax = world.NameBytesMax
+	// encodedNameMax bounds the name of a volume that the author of a pod chooses, as JSON has it: the
+	// status of the Node, which names all volumes, must not become too large for the API server.
+	encodedNameMax = 512
+	uniquePrefix   = "kubernetes.io/csi/"
 )
 
 // UniqueName returns the name of a volume in the status of the Node.
@@ -240,6 +245,22 @@ func KeyOfUser(user string) (timer.Key, bool) {
 // EphemeralHandle returns the handle of an inline volume of a pod (makeVolumeHandle upstream).
 func EphemeralHandle(uid, volume string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(uid+volume)))
+}
+
+// isOfEphemeral reports whether a handle has the form of EphemeralHandle. Another volume of the
+// driver must not be taken for an ephemeral one of a pod.
+func isOfEphemeral(handle string) bool {
+	sum, isOf := strings.CutPrefix(handle, "csi-")
+	return isOf && len(sum) == 2*sha256.Size
+}
+
+// encodedName returns the name of a volume as the status of the Node has it.
+func encodedName(driver, handle string) []byte {
+	text, err := json.Marshal(UniqueName(driver, handle))
+	if err != nil {
+		panic("csi: encoding the name of a volume: " + err.Error())
+	}
+	return text
 }
 
 // attachmentName returns the name of the VolumeAttachment of a volume (getAttachmentName upstream).
@@ -279,7 +300,7 @@ func (n *Node) dataPath(v *Volume) string {
 
 // PublicationDir returns the directory of a publication, below the directory of its pod.
 func PublicationDir(podDir, specName string) string {
-	return podDir + volumesDir + escapeName(specName)
+	return podDir + volumesDir + EscapeName(specName)
 }
 
 // PublishedPath returns where a volume is published, below the directory of its pod.
@@ -287,8 +308,8 @@ func PublishedPath(podDir, specName string) string {
 	return PublicationDir(podDir, specName) + "/" + mountDir
 }
 
-// escapeName replaces the separator of paths, as EscapeQualifiedName in k8s.io/utils/strings does.
-func escapeName(name string) string { return strings.ReplaceAll(name, "/", "~") }
+// EscapeName replaces the separator of paths, as EscapeQualifiedName in k8s.io/utils/strings does.
+func EscapeName(name string) string { return strings.ReplaceAll(name, "/", "~") }
 
 // publicationDir returns what is removed last of a publication.
 func (n *Node) publicationDir(p *Publication) string {
@@ -390,10 +411,15 @@ func (u *Use) check() string {
 			world.CSIDriverNameMax)
 	case u.Handle == "" || len(u.Handle) > handleMax:
 		return fmt.Sprintf("the volume handle has to have 1 to %d bytes", handleMax)
+	case u.Inline && !u.Ephemeral && isOfEphemeral(u.Handle):
+		return "the volume handle is of the form that ephemeral volumes have"
+	case u.Inline && len(encodedName(u.Driver, u.Handle)) > encodedNameMax:
+		return fmt.Sprintf("the name of the volume takes more than %d bytes in the status of the Node",
+			encodedNameMax)
 	case u.SpecName == "" || len(u.SpecName) > specNameMax:
 		return "the name of the volume is too long for a directory"
-	case strings.ContainsAny(u.SpecName, "/\x00"):
-		return "the name of the volume has a character that no directory can have"
+	case strings.ContainsAny(u.SpecName, "/\x00") || u.SpecName == "." || u.SpecName == "..":
+		return "the name of the volume is none that a directory can have"
 	case u.Block && isDirOfBlocks(u.SpecName):
 		return fmt.Sprintf("a block volume cannot have the name %q: the directory of block volumes has "+
 			"another one of this name", u.SpecName)
@@ -410,10 +436,11 @@ func (u *Use) device() string {
 }
 
 func (u *Use) setUpProblem(problem string) string {
+	name := budget.Cut(u.SpecName, specNameMax)
 	if u.Block {
-		return fmt.Sprintf("MapVolume.MapPodDevice failed for volume %q : %s", u.SpecName, problem)
+		return fmt.Sprintf("MapVolume.MapPodDevice failed for volume %q : %s", name, problem)
 	}
-	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", u.SpecName, problem)
+	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", name, problem)
 }
 
 // stateOf returns how far a use is.

@@ -416,6 +416,42 @@ func TestRepublish(t *testing.T) {
 	n.expect("PublishVolume fails", "publish scratch")
 }
 
+// A token that is due is renewed before its driver gets it. One that cannot be renewed is used
+// until it expires, and no longer.
+func TestRepublishRenewsTokens(t *testing.T) {
+	n := newReady(t)
+	spec := noAttach()
+	spec.RequiresRepublish = new(true)
+	spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault",
+		ExpirationSeconds: new(int64(600))}}
+	n.setDriverObject(spec)
+	u := inline("a")
+	n.need(u)
+	last := func() string {
+		call := n.requests[len(n.requests)-1].(*world.PublishVolume)
+		return call.VolumeContext[world.CSITokensKey]
+	}
+	n.wait(8*time.Minute - 30*time.Second)
+	if !strings.Contains(last(), `"token-1"`) {
+		t.Errorf("renewed early: %s", last())
+	}
+	n.wait(time.Minute)
+	if !strings.Contains(last(), `"token-2"`) {
+		t.Errorf("not renewed: %s", last())
+	}
+	n.fail["CreateToken"] = &failure{world.Errorf(world.KindUnavailable, "", "away"), 1 << 20, false}
+	n.wait(9 * time.Minute)
+	published := len(n.requests)
+	if !strings.Contains(last(), `"token-2"`) || n.node.UseStateOf(&u).Failures != 0 {
+		t.Errorf("not used until it expires: %s", last())
+	}
+	n.wait(5 * time.Minute)
+	if s := n.node.UseStateOf(&u); len(n.requests) > published+1 || !n.isReady(u) ||
+		!strings.Contains(s.Problem, "away") {
+		t.Errorf("%d calls, %+v", len(n.requests)-published, s)
+	}
+}
+
 // An inline volume needs a CSIDriver that allows it.
 func TestLifecycleModes(t *testing.T) {
 	n := newNode(t)

@@ -77,6 +77,8 @@ type Credentials struct {
 	List []keyring.Credential
 	// Sources are the secrets that have them: first one of each, in the same order.
 	Sources []keyring.Source
+	// Problem is why a secret cannot be decoded. There are no credentials then, and nothing is pulled.
+	Problem string
 }
 
 // Name returns the key of the image in Store.Images. Pods with different credentials do not share
@@ -263,6 +265,12 @@ func (s *Store) Require(uid string, request Request, policy v1.PullPolicy, since
 		img.RecheckAt = img.CheckedAt.Add(backoffFirst) // the image may be loaded by other means
 		return Result{Decision: decision, Access: access, Problem: &Problem{Reason: ErrImageNeverPull,
 			Message: fmt.Sprintf("Container image %q is not present with pull policy of Never", ref)}}
+	case request.Credentials.Problem != "" && (policy == v1.PullAlways || checked):
+		if checked {
+			img.RecheckAt = img.CheckedAt.Add(backoffFirst)
+		}
+		return Result{Decision: decision, Access: access,
+			Problem: secretProblem(request.Credentials.Problem)}
 	case policy == v1.PullAlways, checked:
 		img.PullNeededSince = timer.Later(img.PullNeededSince, since)
 	default:

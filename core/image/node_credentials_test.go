@@ -101,3 +101,25 @@ func TestReleaseWhilePluginIsAsked(t *testing.T) {
 		t.Errorf("images left: %v", s.Names())
 	}
 }
+
+// An image is not pulled for a pod with a secret that cannot be decoded. One that the pod may use
+// as it is, is used, as by a kubelet.
+func TestUndecodableSecret(t *testing.T) {
+	broken := Request{Ref: "q.io/i", Credentials: Credentials{Name: "s@1", Problem: "no JSON"}}
+	r := newAccessHarness(t)
+	for _, policy := range []v1.PullPolicy{v1.PullIfNotPresent, v1.PullAlways} {
+		result := r.require(broken, policy)
+		if p := result.Problem; p == nil || p.Reason != ErrImagePull || p.Message != "no JSON" ||
+			len(r.pulls) > 0 {
+			t.Errorf("%s: %+v, pulls with %q", policy, result, r.pulls)
+		}
+	}
+	r.require(withSecret("s"), v1.PullIfNotPresent)
+	if result := r.require(broken, v1.PullIfNotPresent); result.ID != "" || len(r.pulls) != 1 {
+		t.Errorf("%+v, pulls with %q", result, r.pulls)
+	}
+	r.require(Request{Ref: "q.io/i"}, v1.PullAlways)
+	if result := r.require(broken, v1.PullIfNotPresent); result.ID == "" || len(r.pulls) != 2 {
+		t.Errorf("%+v, pulls with %q", result, r.pulls)
+	}
+}

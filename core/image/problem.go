@@ -62,6 +62,12 @@ func intentProblem(ref, cause string) *Problem {
 		"Failed to record image pull intent for container image %q: %s", ref, cause)}
 }
 
+// secretProblem returns the problem of an image that is not pulled, since a secret of the pod
+// cannot be decoded.
+func secretProblem(cause string) *Problem {
+	return &Problem{Reason: ErrImagePull, PullReason: ErrImagePull, Cause: cause, Message: cause}
+}
+
 // pullProblem returns the problem of an image after so many failed pulls in a row. Repeated
 // failures show as the back-off, with the newest failure. Upstream: evalCRIPullErr in
 // pkg/kubelet/images/image_manager.go.

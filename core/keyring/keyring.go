@@ -1,4 +1,5 @@
-// Package keyring finds the registry credentials for an image in image pull secrets.
+// Package keyring finds the registry credentials for an image in image pull secrets, and in those
+// of the node's Docker configuration and of plugins.
 //
 // The rules are those of the kubelet and Docker: an entry is for a registry host, or for the images
 // below a path on it; "*" stands for a part of a host name; the entry for Docker Hub serves images
@@ -36,8 +37,23 @@ type Found struct {
 	Sources []Source
 }
 
-// Keyring has the credentials of the image pull secrets of a pod.
+// Owner is what the credentials of a keyring come from, as messages name it.
+type Owner string
+
+// The owners.
+const (
+	OfPod     Owner = "the image pull secrets of the pod"
+	OfDocker  Owner = "the entries of the node's Docker configuration"
+	OfPlugins Owner = "the answers of plugins"
+)
+
+// Keyring has the credentials of one owner: an image pull secret of a pod is not better than the
+// others, nor is a plugin.
 type Keyring struct {
+	// Problem is why one of the secrets of a pod cannot be decoded: no image is pulled for it, as
+	// with a kubelet. Empty: all are decoded.
+	Problem   string
+	owner     Owner
 	entries   []entry          // those for the longest registry path first
 	byHost    map[string][]int // the entries without wildcards, by HOST[:PORT]
 	wildcards []int            // the other entries
@@ -57,33 +73,35 @@ const lookupsMax = 2 * budget.ImagesMax
 // defaultRegistry is the entry for images that name no registry.
 const defaultRegistry = "index.docker.io"
 
-// Join returns the keyring of the secrets of a pod, and an error if they are more than one pod may
+// Join returns the keyring of the secrets of an owner, and an error if they are more than one may
 // have.
-func Join(secrets []*Secret) (*Keyring, error) {
-	k := &Keyring{byHost: map[string][]int{}, found: map[string]lookup{}}
+func Join(owner Owner, secrets []*Secret) (*Keyring, error) {
+	k := &Keyring{owner: owner, byHost: map[string][]int{}, found: map[string]lookup{}}
 	bytes, hasMore := 0, false
 	for _, s := range secrets {
 		bytes, hasMore = bytes+s.bytes, hasMore || s.hasMore
 		k.entries = append(k.entries, s.entries...)
+		k.Problem = cmp.Or(k.Problem, s.problem)
 	}
 	switch {
 	case bytes > budget.PullSecretBytesMax:
-		return nil, budget.PullSecretBytes.Errorf("the image pull secrets of the pod have %d bytes, and "+
-			"those of one pod may have %d", bytes, budget.PullSecretBytesMax)
+		return nil, budget.PullSecretBytes.Errorf("%s have %d bytes, and may have %d", owner, bytes,
+			budget.PullSecretBytesMax)
 	case hasMore:
-		return nil, budget.PullRegistries.Errorf("an image pull secret of the pod has more than %d "+
-			"registries, as many as one pod may have", budget.PullRegistriesMax)
+		return nil, budget.PullRegistries.Errorf("%s have more than %d registries, as many as they may "+
+			"have", owner, budget.PullRegistriesMax)
 	case len(k.entries) > budget.PullRegistriesMax:
-		return nil, budget.PullRegistries.Errorf("the image pull secrets of the pod have %d registries, "+
-			"and one pod may have %d", len(k.entries), budget.PullRegistriesMax)
+		return nil, budget.PullRegistries.Errorf("%s have %d registries, and may have %d", owner,
+			len(k.entries), budget.PullRegistriesMax)
+	case k.Problem != "":
+		return &Keyring{owner: owner, Problem: k.Problem}, nil
 	}
 	slices.SortStableFunc(k.entries, func(x, y entry) int {
 		return cmp.Compare(y.registry, x.registry)
 	})
 	if bytes := k.index(); bytes > budget.PullWildcardBytesMax {
-		return nil, budget.PullWildcardBytes.Errorf("the image pull secrets of the pod have %d bytes of "+
-			"registries with wildcards, and those of one pod may have %d", bytes,
-			budget.PullWildcardBytesMax)
+		return nil, budget.PullWildcardBytes.Errorf("%s have %d bytes of registries with wildcards, and "+
+			"may have %d", owner, bytes, budget.PullWildcardBytesMax)
 	}
 	return k, nil
 }
@@ -157,13 +175,11 @@ func (k *Keyring) lookup(image string) (Found, error) {
 	}
 	switch {
 	case len(once) > budget.PullCredentialsMax:
-		return Found{}, budget.PullCredentials.Errorf("the image pull secrets of the pod have %d "+
-			"credentials for image %q, and one image may have %d", len(once), image,
-			budget.PullCredentialsMax)
+		return Found{}, budget.PullCredentials.Errorf("%s have %d credentials for image %q, and one "+
+			"image may have %d", k.owner, len(once), image, budget.PullCredentialsMax)
 	case bytes > budget.PullCredentialBytesMax:
-		return Found{}, budget.PullCredentialBytes.Errorf("the image pull secrets of the pod have %d "+
-			"bytes of credentials for image %q, and one image may have %d", bytes, image,
-			budget.PullCredentialBytesMax)
+		return Found{}, budget.PullCredentialBytes.Errorf("%s have %d bytes of credentials for image "+
+			"%q, and one image may have %d", k.owner, bytes, image, budget.PullCredentialBytesMax)
 	}
 	return Found{once, append(sources, others...)}, nil
 }

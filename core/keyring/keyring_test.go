@@ -33,7 +33,7 @@ func find(t *testing.T, image string, secrets ...*v1.Secret) []Credential {
 	for _, s := range secrets {
 		decoded = append(decoded, Decode(s))
 	}
-	keys, err := Join(decoded)
+	keys, err := Join(OfPod, decoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,32 +80,93 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// An entry has a user name and a password, or both encoded. A secret that cannot be read has none.
+// An entry has a user name and a password, or both encoded. A secret that a kubelet cannot decode
+// has a problem, which quotes none of it; one of another type is passed over.
 func TestSecrets(t *testing.T) {
 	secret := func(kind v1.SecretType, key, text string) *v1.Secret {
-		return &v1.Secret{Type: kind, Data: map[string][]byte{key: []byte(text)}}
+		s := &v1.Secret{Type: kind, Data: map[string][]byte{key: []byte(text)}}
+		s.Name = "s"
+		return s
 	}
 	const whole, old = v1.SecretTypeDockerConfigJson, v1.SecretTypeDockercfg
+	const failed = "Failed to decode image pull secret \"s\": "
 	for _, c := range []struct {
 		secret *v1.Secret
-		want   string
+		want   string // the end
 	}{
 		{secret(whole, v1.DockerConfigJsonKey, `{"auths": {"q.io": {"auth": "bWU6YTpi"}}}`), "me a:b"},
 		{secret(whole, v1.DockerConfigJsonKey,
 			`{"auths": {"q.io": {"auth": "bWU6YQ==", "username": "other"}}}`), "me a"},
 		{secret(old, v1.DockerConfigKey, `{"q.io": {"username": "me", "password": "a"}}`), "me a"},
-		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "***"}}`), ""},
-		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "bWU"}}`), ""},
-		{secret(whole, v1.DockerConfigJsonKey, `{`), ""},
+		{secret(old, v1.DockerConfigKey, `{"q.io": null, "Q.io": {}}`), " "},
+		{secret(whole, v1.DockerConfigJsonKey, `null`), ""},
+		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "***"}}`), failed +
+			"illegal base64 data at input byte 0"},
+		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "bWU"}}`), failed +
+			"an auth field is not the base64 of username:password"},
+		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "bWU6YTpi="}}`), failed +
+			"illegal base64 data at input byte 8"}, // with padding that is wrong
+		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "bWU6YQ== "}}`), failed +
+			"illegal base64 data at input byte 8"},
+		{secret(old, v1.DockerConfigKey, `{"q.io": {"auth": "?"}, "q.io": {}}`), failed +
+			"illegal base64 data at input byte 0"},
+		{secret(whole, v1.DockerConfigJsonKey, `{`), failed + "unexpected end of JSON input"},
+		{secret(whole, v1.DockerConfigJsonKey, `{"auths": []}`), failed +
+			"json: cannot unmarshal array into Go struct field dockerConfig.auths of type " +
+			"map[string]keyring.authEntry"},
+		{secret(whole, v1.DockerConfigJsonKey, `{"HttpHeaders": {"a": 1}}`), failed +
+			"json: cannot unmarshal number into Go struct field dockerConfig.HttpHeaders of type string"},
 		{secret(whole, v1.DockerConfigKey, `{"q.io": {"username": "me"}}`), ""},
 		{secret(v1.SecretTypeOpaque, v1.DockerConfigKey, `{"q.io": {"username": "me"}}`), ""},
 	} {
-		got := ""
-		for _, credential := range find(t, "q.io/a", c.secret, c.secret) {
-			got += credential.Username + " " + credential.Password
+		keys, err := Join(OfPod, []*Secret{Decode(secretWithRegistries("r.io")), Decode(c.secret),
+			Decode(c.secret)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := keys.Problem
+		for _, image := range []string{"q.io/a", "r.io/a"} {
+			found, _ := keys.Lookup(image)
+			for _, credential := range found.Credentials {
+				got += credential.Username + " " + credential.Password
+			}
+		}
+		want := c.want
+		if !strings.HasPrefix(want, failed) {
+			want += "r.io x"
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", c.secret.Data, got, want)
+		}
+	}
+}
+
+// A Docker configuration of the node is refused as a whole, by an error that does not take it for a
+// secret of a pod.
+func TestDecodeFile(t *testing.T) {
+	many := string(secretWithRegistries(names(1025, "r%d.io")...).Data[v1.DockerConfigJsonKey])
+	for _, c := range []struct {
+		text, want string
+		isLegacy   bool
+	}{
+		{`{"auths": {"https://q.io/v1/": {"username": "a"}, "q.io": {"username": "b"}}}`, "2", false},
+		{`{"q.io": {"username": "a"}}`, "1", true},
+		{`{"maxPods": 3}`, "0", false},
+		{`{"auths": {"q.io": {"username": "a"}, "r.io": {"auth": "?"}}}`,
+			"illegal base64 data at input byte 0", false},
+		{many, "it has more than 1024 registries, as many as it may have", false},
+		{many + strings.Repeat(" ", 128<<10), "it has 180113 bytes, and may have 131072", false},
+		{string(secretWithRegistries(names(65, "*.r%03d/x")...).Data[v1.DockerConfigJsonKey]),
+			"the entries of the node's Docker configuration have 390 bytes of registries with " +
+				"wildcards, and may have 384", false},
+	} {
+		found, err := DecodeFile([]byte(c.text), c.isLegacy)
+		got := fmt.Sprint(len(found))
+		if err != nil {
+			got = err.Error()
 		}
 		if got != c.want {
-			t.Errorf("%v: %q, want %q", c.secret.Data, got, c.want)
+			t.Errorf("%.64s: %q, want %q", c.text, got, c.want)
 		}
 	}
 }
@@ -141,38 +202,33 @@ func TestBounds(t *testing.T) {
 		return secretWithText(fmt.Sprintf(`{"auths": {"q.io": {"username": "%0*d"}}}`, n, 0), 0)
 	}
 	again := strings.Repeat(`"q.io": {}, `, 600) + `"q.io": {}`
+	const pod = "the image pull secrets of the pod have "
 	for _, c := range []struct {
 		secrets []*v1.Secret
 		want    string
 	}{
 		{[]*v1.Secret{secretWithText("{}", 128<<10)}, ""},
 		{[]*v1.Secret{secretWithText("{}", 64<<10), secretWithText("{}", 64<<10+1)},
-			"pull_secret_bytes: the image pull secrets of the pod have 131073 bytes, and those of one " +
-				"pod may have 131072"},
-		{[]*v1.Secret{secretWithText("{}", 512<<10)}, "pull_secret_bytes: the image pull secrets of " +
-			"the pod have 524288 bytes, and those of one pod may have 131072"},
+			"pull_secret_bytes: " + pod + "131073 bytes, and may have 131072"},
+		{[]*v1.Secret{secretWithText("{}", 512<<10)},
+			"pull_secret_bytes: " + pod + "524288 bytes, and may have 131072"},
 		{[]*v1.Secret{secretWithRegistries(names(1024, "r%d.io")...)}, ""},
 		{[]*v1.Secret{secretWithRegistries(names(1024, "r%d.io")...), secretWithRegistries("q.io")},
-			"pull_registries: the image pull secrets of the pod have 1025 registries, and one pod may " +
-				"have 1024"},
-		{[]*v1.Secret{secretWithRegistries(names(1025, "r%d.io")...)}, "pull_registries: an image " +
-			"pull secret of the pod has more than 1024 registries, as many as one pod may have"},
+			"pull_registries: " + pod + "1025 registries, and may have 1024"},
+		{[]*v1.Secret{secretWithRegistries(names(1025, "r%d.io")...)}, "pull_registries: " + pod +
+			"more than 1024 registries, as many as they may have"},
 		{[]*v1.Secret{secretWithText(`{"auths": {`+again+`}, "AUTHS": {`+again+"}}", 0)},
-			"pull_registries: an image pull secret of the pod has more than 1024 registries, as many " +
-				"as one pod may have"},
+			"pull_registries: " + pod + "more than 1024 registries, as many as they may have"},
 		{[]*v1.Secret{secretWithRegistries(names(64, "*.r%03d/x")...),
 			secretWithRegistries(names(100, "r%d.io")...)}, ""},
 		{[]*v1.Secret{secretWithRegistries(names(64, "*.r%03d/x")...), secretWithRegistries("*")},
-			"pull_wildcard_bytes: the image pull secrets of the pod have 385 bytes of registries with " +
-				"wildcards, and those of one pod may have 384"},
+			"pull_wildcard_bytes: " + pod + "385 bytes of registries with wildcards, and may have 384"},
 		{[]*v1.Secret{secretWithRegistries(prefixes(16)...)}, ""},
-		{[]*v1.Secret{secretWithRegistries(prefixes(17)...)}, "pull_credentials: the image pull " +
-			"secrets of the pod have 17 credentials for image \"q.io/" + imagePath + "\", and one image " +
-			"may have 16"},
+		{[]*v1.Secret{secretWithRegistries(prefixes(17)...)}, "pull_credentials: " + pod +
+			"17 credentials for image \"q.io/" + imagePath + "\", and one image may have 16"},
 		{[]*v1.Secret{long(32 << 10)}, ""},
-		{[]*v1.Secret{long(32<<10 + 1)}, "pull_credential_bytes: the image pull secrets of the pod " +
-			"have 32769 bytes of credentials for image \"q.io/" + imagePath + "\", and one image may " +
-			"have 32768"},
+		{[]*v1.Secret{long(32<<10 + 1)}, "pull_credential_bytes: " + pod + "32769 bytes of " +
+			"credentials for image \"q.io/" + imagePath + "\", and one image may have 32768"},
 	} {
 		if got := problemOf(c.secrets); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
@@ -186,7 +242,7 @@ func problemOf(secrets []*v1.Secret) string {
 	for _, s := range secrets {
 		decoded = append(decoded, Decode(s))
 	}
-	keys, err := Join(decoded)
+	keys, err := Join(OfPod, decoded)
 	if err == nil {
 		_, err = keys.Lookup("q.io/" + imagePath)
 	}
@@ -198,7 +254,7 @@ func problemOf(secrets []*v1.Secret) string {
 
 // A keyring keeps a bounded number of results, and none for a reference that is too long.
 func TestKeptResults(t *testing.T) {
-	keys, err := Join([]*Secret{Decode(secretWithRegistries("q.io"))})
+	keys, err := Join(OfPod, []*Secret{Decode(secretWithRegistries("q.io"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +281,7 @@ func FuzzLookup(f *testing.F) {
 			secret := &v1.Secret{Type: kind, Data: map[string][]byte{
 				v1.DockerConfigJsonKey: data, v1.DockerConfigKey: data}}
 			once := map[Credential]bool{}
-			keys, err := Join([]*Secret{Decode(secret), Decode(secret)})
+			keys, err := Join(OfPod, []*Secret{Decode(secret), Decode(secret)})
 			if err != nil {
 				return
 			}

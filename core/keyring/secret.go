@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,9 +16,10 @@ import (
 	"seedlet.dev/core/budget"
 )
 
-// Secret is a decoded image pull secret.
+// Secret is a decoded image pull secret, or what else has credentials.
 type Secret struct {
 	bytes   int
+	problem string  // why it cannot be decoded; empty: it is
 	entries []entry // sorted by registry
 	// hasMore is set if the secret has more entries than one pod may have. Then it has none here.
 	hasMore bool
@@ -32,10 +34,8 @@ type entry struct {
 
 // authEntry is an entry of a Docker configuration file.
 type authEntry struct {
-	Username string `json:"username"`
-	Password string `json:"password"`
-	Auth     string `json:"auth"` // base64 of USERNAME:PASSWORD
-	Email    string `json:"email"`
+	credential Credential
+	email      string
 }
 
 // authEntries are the entries of a Docker configuration file, by registry, as far as one pod may
@@ -46,34 +46,52 @@ type authEntries struct {
 	hasMore    bool
 }
 
-// Decode decodes a secret. One that is no image pull secret, or cannot be read, has no credentials.
-// What is more than one pod may have is not decoded: Join has an error for it.
+// dockerConfig is a Docker configuration file, as far as its content is decoded.
+type dockerConfig struct {
+	Auths       authEntries       `json:"auths"`
+	HTTPHeaders map[string]string `json:"HttpHeaders"` // a kubelet refuses others
+}
+
+// Decode decodes a secret. One that is no image pull secret has no credentials. What is more than
+// one pod may have is not decoded: Join has an error for it.
 func Decode(s *v1.Secret) *Secret {
 	var data []byte
-	var config struct {
-		Auths authEntries `json:"auths"`
-	}
-	var into any = &config
 	switch s.Type {
 	case v1.SecretTypeDockerConfigJson:
 		data = s.Data[v1.DockerConfigJsonKey]
 	case v1.SecretTypeDockercfg:
-		data, into = s.Data[v1.DockerConfigKey], &config.Auths
+		data = s.Data[v1.DockerConfigKey]
 	}
 	decoded := &Secret{bytes: len(data)}
-	if len(data) > budget.PullSecretBytesMax || len(data) == 0 || json.Unmarshal(data, into) != nil {
+	if len(data) > budget.PullSecretBytesMax || len(data) == 0 {
 		return decoded
 	}
-	decoded.hasMore = config.Auths.hasMore
-	for _, registry := range slices.Sorted(maps.Keys(config.Auths.byRegistry)) {
-		auth := config.Auths.byRegistry[registry]
-		if credential, isValid := auth.credential(); isValid {
-			decoded.entries = append(decoded.entries, entry{normalizeRegistry(registry), credential,
-				Source{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name,
-					CredentialHash: hashOf(credential, auth.Email)}})
-		}
+	auths, err := decodeAuths(data, s.Type == v1.SecretTypeDockercfg)
+	if err != nil {
+		decoded.problem = fmt.Sprintf("Failed to decode image pull secret %q: %s", s.Name,
+			budget.CutMessage(err.Error()))
+		return decoded
+	}
+	decoded.hasMore = auths.hasMore
+	for _, registry := range slices.Sorted(maps.Keys(auths.byRegistry)) {
+		auth := auths.byRegistry[registry]
+		decoded.entries = append(decoded.entries, entry{normalizeRegistry(registry), auth.credential,
+			Source{UID: string(s.UID), Namespace: s.Namespace, Name: s.Name,
+				CredentialHash: hashOf(auth.credential, auth.email)}})
 	}
 	return decoded
+}
+
+// decodeAuths decodes a Docker configuration file, or one in the legacy format. An error quotes no
+// credential.
+func decodeAuths(data []byte, isLegacy bool) (authEntries, error) {
+	var config dockerConfig
+	var into any = &config
+	if isLegacy {
+		into = &config.Auths
+	}
+	err := json.Unmarshal(data, into)
+	return config.Auths, err
 }
 
 // hashOf returns the hash of a credential in the kubelet's records of pulled images (hashAuthConfig
@@ -91,35 +109,37 @@ func hashOf(c Credential, email string) string {
 }
 
 // DecodeFile decodes a Docker configuration file of the node, config.json or the older .dockercfg.
-// It reports whether the file is one.
-func DecodeFile(data []byte, legacy bool) (*Secret, bool) {
-	s := &v1.Secret{Type: v1.SecretTypeDockerConfigJson,
-		Data: map[string][]byte{v1.DockerConfigJsonKey: data}}
-	if legacy {
-		s.Type, s.Data = v1.SecretTypeDockercfg, map[string][]byte{v1.DockerConfigKey: data}
+// It returns the credentials by registry, or an error for a file that a kubelet refuses or that has
+// more than it may.
+func DecodeFile(data []byte, isLegacy bool) (map[string]Credential, error) {
+	if len(data) > budget.PullSecretBytesMax {
+		return nil, fmt.Errorf("it has %d bytes, and may have %d", len(data), budget.PullSecretBytesMax)
 	}
-	var object map[string]json.RawMessage
-	return Decode(s), json.Unmarshal(data, &object) == nil
+	auths, err := decodeAuths(data, isLegacy)
+	switch {
+	case err != nil:
+		return nil, err
+	case auths.hasMore:
+		return nil, fmt.Errorf("it has more than %d registries, as many as it may have",
+			budget.PullRegistriesMax)
+	}
+	all := map[string]Credential{}
+	for registry, auth := range auths.byRegistry { //ordered: a map
+		all[registry] = auth.credential
+	}
+	_, err = Join(OfDocker, []*Secret{FromAuth(all, Source{})})
+	return all, err
 }
 
-// FromAuth returns a secret with one credential for each registry.
-func FromAuth(byRegistry map[string]Credential) *Secret {
+// FromAuth returns a secret with one credential for each registry, all of a source.
+func FromAuth(byRegistry map[string]Credential, source Source) *Secret {
 	s := &Secret{}
 	for _, registry := range slices.Sorted(maps.Keys(byRegistry)) {
 		c := byRegistry[registry]
 		s.bytes += len(registry) + len(c.Username) + len(c.Password)
-		s.entries = append(s.entries, entry{registry: normalizeRegistry(registry), credential: c})
+		s.entries = append(s.entries, entry{normalizeRegistry(registry), c, source})
 	}
 	return s
-}
-
-// ByRegistry returns the credentials of a secret by registry.
-func (s *Secret) ByRegistry() map[string]Credential {
-	all := map[string]Credential{}
-	for _, e := range s.entries {
-		all[e.registry] = e.credential
-	}
-	return all
 }
 
 // UnmarshalJSON adds entries until they are too many. A file may have several lists of them.
@@ -149,13 +169,35 @@ func (a *authEntries) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func (f authEntry) credential() (Credential, bool) {
-	if f.Auth == "" {
-		return Credential{f.Username, f.Password}, true
+// UnmarshalJSON decodes an entry. Its credential may be encoded once more, and counts then.
+func (a *authEntry) UnmarshalJSON(data []byte) error {
+	var fields struct {
+		Username string `json:"username"`
+		Password string `json:"password"`
+		Auth     string `json:"auth"` // base64 of USERNAME:PASSWORD
+		Email    string `json:"email"`
 	}
-	text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(f.Auth, "="))
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	a.credential, a.email = Credential{fields.Username, fields.Password}, fields.Email
+	if fields.Auth == "" {
+		return nil
+	}
+	encoding := base64.RawStdEncoding
+	if strings.HasSuffix(strings.TrimSpace(fields.Auth), "=") {
+		encoding = base64.StdEncoding
+	}
+	text, err := encoding.DecodeString(fields.Auth)
+	if err != nil {
+		return err
+	}
 	name, password, hasPassword := strings.Cut(string(text), ":")
-	return Credential{name, password}, err == nil && hasPassword
+	if !hasPassword {
+		return errors.New("an auth field is not the base64 of username:password")
+	}
+	a.credential = Credential{name, password}
+	return nil
 }
 
 // normalizeRegistry removes the scheme from the key of an entry, and the version of the registry's

@@ -44,7 +44,9 @@ func (p *Pod) requiredImages(container *v1.Container, secrets *pullSecrets,
 		if all[i].Credentials, err = secrets.credentials(all[i].Ref); err != nil {
 			return nil, err
 		}
-		all[i].Account = p.pullAccount(all[i].Ref, env)
+		if all[i].Credentials.Problem == "" { // else no plugin is asked, as by a kubelet
+			all[i].Account = p.pullAccount(all[i].Ref, env)
+		}
 	}
 	return all, nil
 }

@@ -230,8 +230,7 @@ func TestPullSecretsOverBudget(t *testing.T) {
 		object.Secret.Type = v1.SecretTypeDockerConfigJson
 		api.list(object)
 	}
-	const want = "the image pull secrets of the pod have 1048576 bytes, and those of one pod may " +
-		"have 131072"
+	const want = "the image pull secrets of the pod have 1048576 bytes, and may have 131072"
 	holds("1", strings.Repeat(" ", 1<<20))
 	cri := p.criPod(r.env)
 	for range 2 {
@@ -254,6 +253,16 @@ func TestPullSecretsOverBudget(t *testing.T) {
 	holds("2", `{"auths": {}}`)
 	if p.recordMisconfiguration(p.specContainer("web"), cri, r.env) || p.ProblemOf("web") != nil {
 		t.Error("the container cannot be created")
+	}
+	holds("3", `{`) // the container waits for its image, as with a kubelet
+	if p.recordMisconfiguration(p.specContainer("web"), cri, r.env) {
+		t.Error("a secret that cannot be decoded counts as one that is too large")
+	}
+	p.Spec.Spec.Containers[0].ImagePullPolicy = v1.PullAlways
+	p.ensureImages(p.specContainer("web"), r.env)
+	const undecodable = `Failed to decode image pull secret "s": unexpected end of JSON input`
+	if n := p.PendingImage("web"); n == nil || n.Problem == nil || n.Problem.Message != undecodable {
+		t.Errorf("%+v", n)
 	}
 }
 

@@ -77,7 +77,7 @@ func (p *Pod) pullSecrets(env *Env) (secrets *pullSecrets, known bool) {
 			decoded = append(decoded, decodePullSecret(watch, s))
 		}
 		p.pulls = pullSecrets{version: version}
-		p.pulls.keyring, p.pulls.err = keyring.Join(decoded)
+		p.pulls.keyring, p.pulls.err = keyring.Join(keyring.OfPod, decoded)
 	}
 	return &p.pulls, true
 }
@@ -86,6 +86,9 @@ func (p *Pod) pullSecrets(env *Env) (secrets *pullSecrets, known bool) {
 func (s *pullSecrets) credentials(ref string) (image.Credentials, error) {
 	if s.err != nil {
 		return image.Credentials{}, s.err
+	}
+	if s.keyring.Problem != "" {
+		return image.Credentials{Name: s.version, Problem: s.keyring.Problem}, nil
 	}
 	tries, err := s.keyring.Lookup(ref)
 	if err != nil || len(tries.Credentials) == 0 {

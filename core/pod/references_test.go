@@ -130,6 +130,8 @@ func TestReferencesAreWatched(t *testing.T) {
 	s.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{
 		ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{
 			Name: "v"}}}}}
+	s.Spec.Volumes = append(s.Spec.Volumes, v1.Volume{VolumeSource: v1.VolumeSource{
+		AzureFile: &v1.AzureFileVolumeSource{SecretName: "share"}}})
 	p := podWith(s)
 	var store objectcache.Store
 	env := &Env{Node: &Node{}, Objects: &store, Effects: &op.Effects{}}
@@ -147,8 +149,8 @@ func TestReferencesAreWatched(t *testing.T) {
 			t.Errorf("%s: %d watches, %s", when, len(store.Watches), d)
 		}
 	}
-	watched("new", "configmaps/default/v", "secrets/default/pull", "configmaps/default/c",
-		"services//")
+	watched("new", "configmaps/default/v", "secrets/default/share", "secrets/default/pull",
+		"configmaps/default/c", "services//")
 	changed := s.DeepCopy()
 	changed.Spec.Volumes = nil
 	p.SetDesired(changed, nil, t0)

@@ -26,6 +26,10 @@ const (
 	intentsDir = "pulling"
 	filePrefix = "sha256-"
 	tempSuffix = ".tmp" // of a file that a kubelet was writing
+	// leftoverPrefix and leftoverInfix are those of the names of files that an agent was writing when
+	// it ended. The next one removes them: their names are random, so no write replaces them.
+	leftoverPrefix = "." + filePrefix
+	leftoverInfix  = ".new-"
 )
 
 const (
@@ -137,13 +141,18 @@ func (s *Store) Plan(effects *op.Effects) time.Time {
 	if !s.IsLoaded() {
 		return wake
 	}
+	if len(s.Leftovers) > 0 && s.LeftoverOp == 0 {
+		s.LeftoverOp = effects.Issue(Owner, s.Leftovers[0], fileTimeout,
+			&world.RemoveTree{Path: s.Dir + "/" + s.Leftovers[0]})
+	}
 	s.Unsaved = slices.DeleteFunc(s.Unsaved, func(path string) bool {
 		f, content := s.file(path)
 		dir, _, _ := strings.Cut(path, "/")
 		switch {
 		case f == nil || f.Op == 0 && f.isSaved():
 			return true
-		case f.Op != 0, s.dir(dir).Missing, s.dir(dir).Op != 0, s.awaitsRecord(path):
+		case f.Op != 0, s.dir(dir).Missing, s.dir(dir).Op != 0, s.awaitsRecord(path),
+			f.IsGone && s.dir(dir).Failed: // it may be of an earlier agent
 		case effects.Now().Before(f.NotBefore):
 			wake = timer.Soonest(wake, f.NotBefore)
 		default:
@@ -243,6 +252,10 @@ func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effect
 		}
 		return nil, isKnown && s.IsLoaded()
 	}
+	if len(s.Leftovers) > 0 && r.Subject == s.Leftovers[0] {
+		s.LeftoverOp, s.Leftovers = 0, s.Leftovers[1:] // one that stays is left to the next agent
+		return nil, false
+	}
 	f, _ := s.file(r.Subject)
 	if f == nil {
 		return nil, false
@@ -283,7 +296,7 @@ func (s *Store) finish(path string) []string {
 	}
 	i := s.Intents[name]
 	if i.IsGone && i.isSaved() {
-		delete(s.Intents, name)
+		s.dropIntent(name)
 	}
 	return i.Pullers
 }
@@ -340,8 +353,15 @@ func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effec
 // damaged one it is known that an agent has pulled the image.
 func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Effects) {
 	path := dir + "/" + file.Name
+	if strings.HasPrefix(file.Name, leftoverPrefix) && strings.Contains(file.Name, leftoverInfix) {
+		s.Leftovers = append(s.Leftovers, path)
+		return
+	}
 	isOther := !strings.HasPrefix(file.Name, filePrefix) || strings.HasSuffix(file.Name, tempSuffix)
 	if own, _ := s.file(path); own != nil || isOther {
+		if i := s.Intents[file.Name]; dir == intentsDir && i != nil && len(i.Records) == 0 {
+			i.foundLate(now)
+		}
 		return
 	}
 	var err error
@@ -359,11 +379,10 @@ func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Ef
 		if err == nil && fileName(i.Image) != file.Name {
 			err = fmt.Errorf("it is of another image: %.128q", i.Image)
 		}
-		intent := &Intent{UnknownSince: now}
-		if err == nil {
-			intent.setImage(i.Image)
+		if err != nil {
+			i.Image = ""
 		}
-		put(&s.Intents, file.Name, intent)
+		s.putIntent(file.Name, i.Image, &Intent{UnknownSince: now})
 	}
 	if err != nil {
 		effects.Log(world.LevelWarning, "Failed to read who may use an image", "path",

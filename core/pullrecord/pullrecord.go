@@ -23,6 +23,7 @@ import (
 	"seedlet.dev/core/imagename"
 	"seedlet.dev/core/keyring"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
 )
 
 // Owner is the key of the operations and the timer.
@@ -53,10 +54,13 @@ type Store struct {
 	Dir      string   `json:"dir,omitempty"` // of the kubelet's image manager
 	// Records are by the name of their file, which is made of the runtime's ID of the image, and
 	// Intents by that which is made of the reference.
-	Records    map[string]*Record `json:"records,omitempty"`
-	Intents    map[string]*Intent `json:"intents,omitempty"`
-	RecordsDir Dir                `json:"recordsDir,omitzero"`
-	IntentsDir Dir                `json:"intentsDir,omitzero"`
+	Records map[string]*Record `json:"records,omitempty"`
+	Intents map[string]*Intent `json:"intents,omitempty"`
+	// IntentsOf are the intents by the full name of their images, sorted; by "" those whose file is
+	// damaged.
+	IntentsOf  map[string][]string `json:"intentsOf,omitempty"`
+	RecordsDir Dir                 `json:"recordsDir,omitzero"`
+	IntentsDir Dir                 `json:"intentsDir,omitzero"`
 	// Seen are the images that lists of the runtime have had, by ID.
 	Seen map[string]Seen `json:"seen,omitempty"`
 	// IsListed is set once there was such a list. ListAwaited is since when a pull waits for it.
@@ -69,6 +73,10 @@ type Store struct {
 	// Unsaved are the paths, below Dir, of the files that the disk does not have as they are to be,
 	// sorted.
 	Unsaved []string `json:"unsaved,omitempty"`
+	// Leftovers are the paths, below Dir, of files that an earlier agent was writing when it ended.
+	// They are removed one after the other.
+	Leftovers  []string   `json:"leftovers,omitempty"`
+	LeftoverOp world.OpID `json:"leftoverOp,omitempty"`
 }
 
 // Seen is when lists of the runtime have had an image.
@@ -164,21 +172,46 @@ func (s *Store) Access(ref, id string, names []string, sources []keyring.Source)
 	if good.NodePodsAccessible {
 		return Recorded
 	}
+	return s.accessOf(ref, id, good.KubernetesSecrets, sources)
+}
+
+// accessOf returns the access of a pod with some secrets to an image that others were good for. A
+// secret with several entries for the image, of which another one was good, confirms none: which
+// one would be good now is not known.
+func (s *Store) accessOf(ref, id string, good, sources []keyring.Source) Access {
+	granted := Denied
+	var confirmed []keyring.Source
 	for _, source := range sources {
-		for _, secret := range good.KubernetesSecrets {
+		for _, secret := range good {
 			sameSecret := compareSecrets(secret, source) == 0
 			sameContent := secret.CredentialHash != "" &&
 				secret.CredentialHash == source.CredentialHash
-			if c := (Confirmation{ref, id, source}); sameSecret || sameContent {
-				if !(sameSecret && sameContent) && !slices.Contains(s.Confirmed, c) &&
-					len(good.KubernetesSecrets) < credentialsMax {
-					s.Confirmed, s.Changed = append(s.Confirmed, c), true
-				}
+			switch {
+			case sameSecret && sameContent:
 				return Recorded
+			case sameContent, sameSecret && countOf(sources, source) == 1:
+				granted, confirmed = Recorded, append(confirmed, source)
+			case sameSecret:
+				granted = Recorded
 			}
 		}
 	}
-	return Denied
+	if len(confirmed) > 0 && len(good) < credentialsMax {
+		if c := (Confirmation{ref, id, confirmed[0]}); !slices.Contains(s.Confirmed, c) {
+			s.Confirmed, s.Changed = append(s.Confirmed, c), true
+		}
+	}
+	return granted
+}
+
+// countOf returns how many entries for an image a secret has.
+func countOf(sources []keyring.Source, secret keyring.Source) (count int) {
+	for _, source := range sources {
+		if compareSecrets(source, secret) == 0 {
+			count++
+		}
+	}
+	return count
 }
 
 // HasAccount reports whether an image was pulled with a token of a service account. An empty UID
@@ -197,29 +230,6 @@ func (s *Store) HasAccount(ref, id string, account Account) bool {
 
 // isUnreadable reports whether there may be files whose content this agent does not know.
 func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir.Failed }
-
-// mayBePulled reports whether an image may have come from a pull whose result is not recorded,
-// under whatever name.
-func (s *Store) mayBePulled(ref, id string, names []string) bool {
-	if i := s.Intents[fileName(ref)]; i != nil && i.Image == "" {
-		i.setImage(ref) // damaged, and the name of the file tells
-	}
-	full := imagename.Split(ref).Full()
-	for _, i := range s.Intents { //ordered: whether there is one
-		if i.Image != "" && (i.FullName == full || slices.Contains(names, i.FullName)) &&
-			s.mayBring(i, id) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayBring reports whether an image may come from the pull of an intent: it was not on the node
-// before.
-func (s *Store) mayBring(i *Intent, id string) bool {
-	seen, isSeen := s.Seen[id]
-	return i.BeganAt.IsZero() || !isSeen || !seen.First.Before(i.BeganAt)
-}
 
 // Begin records that an image is about to be pulled, for the image store's image of a name. It
 // reports whether the pull can begin; if not, the image is planned after the next attempt to write
@@ -245,21 +255,16 @@ func (s *Store) Begin(ref, name string, now time.Time) (ready bool, until time.T
 		i.IsGone, i.Saved = false, i.Changes // the removal has not started: the file is there
 	case i == nil || i.IsGone && i.Op == 0:
 		i = &Intent{BeganAt: now}
-		i.setImage(ref)
 		s.change(intentsDir, file, &i.File)
-		put(&s.Intents, file, i)
+		s.putIntent(file, ref, i)
 	case i.Image == "":
-		i.setImage(ref)
+		s.putIntent(file, ref, i)
 		s.change(intentsDir, file, &i.File)
 	}
 	if at, found := slices.BinarySearch(i.Pullers, name); !found {
 		i.Pullers = slices.Insert(i.Pullers, at, name)
 	}
 	return !i.IsGone && i.isSaved(), time.Time{}
-}
-
-func (i *Intent) setImage(ref string) {
-	i.Image, i.FullName = ref, imagename.Split(ref).Full()
 }
 
 // Problem returns why the intent to pull an image could not be written; empty if it could.
@@ -363,7 +368,7 @@ func (s *Store) settle(file string, i *Intent) {
 	switch {
 	case len(i.Pullers) > 0, i.isAwaited(), i.IsGone:
 	case i.Changes == 1 && i.Saved == 0 && i.Op == 0 && i.Failures == 0:
-		delete(s.Intents, file) // there is no file
+		s.dropIntent(file) // there is no file
 	default:
 		i.IsGone = true
 		s.change(intentsDir, file, &i.File)
@@ -414,10 +419,7 @@ func (s *Store) grant(r *Record, repository string, added Credentials, now, date
 		}
 	}
 	put(&r.CredentialMapping, repository, good)
-	for len(r.CredentialMapping) > 1 && (len(r.CredentialMapping) > credentialsMax ||
-		len(encode(&r.ImagePulledRecord)) > recordBytesMax) {
-		r.dropOldest(repository)
-	}
+	r.trim(repository)
 	r.LastUpdatedTime.Time = date
 	s.change(recordsDir, fileName(r.ImageRef), &r.File)
 }
@@ -452,17 +454,27 @@ func grantOne[G comparable](granted *[]G, added G, compare func(x, y G) int,
 	return true
 }
 
-// dropOldest removes the repository that was granted longest ago, but not a given one.
-func (r *Record) dropOldest(kept string) {
-	oldest := ""
-	for _, repository := range slices.Sorted(maps.Keys(r.CredentialMapping)) {
-		if repository != kept &&
-			(oldest == "" || r.GrantedAt[repository].Before(r.GrantedAt[oldest])) {
-			oldest = repository
+// trim drops the repositories that were granted longest ago, but not a given one, until a record is
+// within its bounds.
+func (r *Record) trim(kept string) {
+	bytes := len(encode(&r.ImagePulledRecord))
+	if len(r.CredentialMapping) <= credentialsMax && bytes <= recordBytesMax {
+		return
+	}
+	oldest := slices.SortedStableFunc(maps.Keys(r.CredentialMapping), func(x, y string) int {
+		return cmp.Or(r.GrantedAt[x].Compare(r.GrantedAt[y]), strings.Compare(x, y))
+	})
+	for _, repository := range oldest {
+		if len(r.CredentialMapping) <= credentialsMax && bytes <= recordBytesMax {
+			return
+		}
+		if repository != kept {
+			bytes -= len(encode(map[string]Credentials{repository: r.CredentialMapping[repository]})) -
+				len("{}\n") + len(",")
+			delete(r.CredentialMapping, repository)
+			delete(r.GrantedAt, repository)
 		}
 	}
-	delete(r.CredentialMapping, oldest)
-	delete(r.GrantedAt, oldest)
 }
 
 // compareSecrets orders secrets as the kubelet does; the content does not count.
@@ -489,6 +501,7 @@ func (s *Store) Reconcile(images map[string][]string, listedAt, now, date time.T
 	if !s.IsLoaded() {
 		return first
 	}
+	s.recoverListed(images)
 	unknown := map[string][]string{} // the intents, by the full name of the image
 	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
 		if i := s.Intents[file]; i.isAwaited() && i.Image != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -528,6 +529,135 @@ func TestFilesOfAKubelet(t *testing.T) {
 	n.expect(Denied, "q.io/x", "sha256:3", secret("a", "1")) // its record was written again
 	if n.loaded != before+2 {                                // once for each directory
 		t.Errorf("loaded %d times, before %d", n.loaded, before)
+	}
+}
+
+// A damaged intent counts for its image under each spelling, and for what the runtime lists under
+// such a name, which has a record from then on.
+func TestDamagedIntent(t *testing.T) {
+	for _, written := range []string{"app", "app:latest", "library/app", "docker.io/app",
+		"docker.io/library/app"} {
+		n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+		n.files["/im/pulled/"], n.files["/im/pulling/"] = "", ""
+		n.files["/im/pulling/"+fileName(written)] = "{"
+		n.restart()
+		if got := n.store.Access("docker.io/library/app:latest", id, nil, nil); got != Denied {
+			t.Errorf("%s: %q for another spelling", written, got)
+		}
+		n.restart()
+		n.list(map[string][]string{"sha256:2": {"docker.io/library/other:latest"},
+			id: {"docker.io/library/app:latest"}})
+		n.now = n.now.Add(outcomeAwaited)
+		n.list(map[string][]string{})
+		n.expect(Allowed, ref, "sha256:2")
+		n.expect(Denied, ref, id)
+		if len(n.names("pulling")) > 0 || len(n.store.IntentsOf) > 0 {
+			t.Errorf("%s: %q, %v", written, n.names("pulling"), n.store.IntentsOf)
+		}
+	}
+}
+
+// An intent of an earlier agent counts, also if the directory can be read only after this agent has
+// intended the same pull: the image is on the node since before that.
+func TestIntentIsReadLate(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.begin(ref, ref)
+	n.fail["ReadFiles"] = world.Errorf(world.KindInternal, "ReadFiles", "input/output error")
+	n.fail["WriteFile"] = n.fail["ReadFiles"]
+	n.restart()
+	n.list(images(id))
+	for range readsMax {
+		n.now = n.now.Add(time.Minute)
+		n.run()
+	}
+	n.expect(Denied, ref, id)
+	n.canBegin(ref, ref)
+	n.run()
+	n.store.End(ref, ref)
+	clear(n.fail)
+	n.now = n.now.Add(backoffMax)
+	n.run()
+	n.expect(Denied, ref, id)
+	n.list(images(id))
+	n.expect(Denied, ref, id)
+}
+
+// What an agent was writing when it ended is removed by the next one, and nothing else is.
+func TestLeftovers(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.pull(ref, id, secret("a", "1"))
+	n.begin(ref, ref)
+	kept := len(n.files)
+	others := []string{"/im/pulled/" + fileName(id) + ".tmp", "/im/pulled/.new-1", "/im/pulling/x"}
+	for _, at := range others {
+		n.files[at] = "{"
+	}
+	for i := range 3 {
+		n.files[fmt.Sprint("/im/pulled/.", fileName(id), ".new-", i)] = "{"
+		n.files[fmt.Sprint("/im/pulling/.", fileName(ref), ".new-", i)] = "{"
+	}
+	n.fail["RemoveTree"] = world.Errorf(world.KindInternal, "RemoveTree", "input/output error")
+	n.restart()
+	n.expect(Recorded, ref, id, secret("a", "1"))
+	if len(n.files) != kept+len(others)+6 || n.store.LeftoverOp != 0 {
+		t.Errorf("files %q", n.files)
+	}
+	clear(n.fail)
+	n.restart()
+	if len(n.files) != kept+len(others) {
+		t.Errorf("files %q", n.files)
+	}
+}
+
+// A secret with two entries for an image confirms neither in place of the one that was good: a
+// secret with the content of the other one has to pull.
+func TestTwoEntriesOfASecret(t *testing.T) {
+	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
+	n.pull(ref, id, secret("a", "good"))
+	n.expect(Recorded, ref, id, secret("a", "bad"), secret("a", "good"))
+	n.run()
+	n.expect(Recorded, ref, id, secret("b", "good"))
+	n.run()
+	n.expect(Denied, ref, id, secret("c", "bad"))
+	n.expect(Recorded, ref, id, secret("a", "new"), secret("a", "newer"))
+	n.run()
+	n.expect(Denied, ref, id, secret("d", "new"))
+	n.expect(Recorded, ref, id, secret("a", "new")) // with one entry, its new content counts
+	n.run()
+	n.expect(Recorded, ref, id, secret("d", "new"))
+}
+
+// A record of a kubelet with many repositories is trimmed in time that is linear in them.
+func TestTrimIsLinear(t *testing.T) {
+	trim := func(repositories int) uint64 {
+		r := &Record{}
+		for i := range repositories {
+			put(&r.CredentialMapping, fmt.Sprint("q.io/", i), OfSecret(secret("a", "1")))
+		}
+		put(&r.GrantedAt, "q.io/1", t0)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r.trim("q.io/0")
+		runtime.ReadMemStats(&after)
+		if _, isKept := r.CredentialMapping["q.io/0"]; len(r.CredentialMapping) != credentialsMax ||
+			!isKept || len(r.GrantedAt) != 1 {
+			t.Errorf("%d repositories are left", len(r.CredentialMapping))
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	trim(1000)
+	if few, many := trim(1000), trim(8000); many > 16*few {
+		t.Errorf("%d bytes are allocated for 1000 repositories, and %d for 8000", few, many)
+	}
+	long := &Record{}
+	for i := range credentialsMax {
+		put(&long.CredentialMapping, fmt.Sprint("q.io/", i),
+			OfSecret(secret(strings.Repeat("x", 900), "")))
+	}
+	long.trim("q.io/0")
+	if size := len(encode(&long.ImagePulledRecord)); size > recordBytesMax ||
+		size < recordBytesMax-2100 {
+		t.Errorf("the record has %d bytes", size)
 	}
 }
 

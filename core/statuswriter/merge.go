@@ -59,9 +59,10 @@ func merge(spec *v1.PodSpec, stored, desired *v1.PodStatus) *v1.PodStatus {
 	keepLastTermination(merged.InitContainerStatuses, stored.InitContainerStatuses)
 	keepLastTermination(merged.ContainerStatuses, stored.ContainerStatuses)
 	if IsTerminal(merged) {
-		terminateLost(merged.InitContainerStatuses, stored.InitContainerStatuses)
-		terminateLost(merged.ContainerStatuses, stored.ContainerStatuses)
-		terminateUnstarted(spec, merged)
+		recorded := recordedRuns(desired)
+		terminateLost(merged.InitContainerStatuses, stored.InitContainerStatuses, recorded)
+		terminateLost(merged.ContainerStatuses, stored.ContainerStatuses, recorded)
+		terminateUnstarted(spec, merged, recorded)
 	}
 	if IsTerminal(stored) {
 		merged.Phase, merged.Reason, merged.Message = stored.Phase, stored.Reason, stored.Message
@@ -209,12 +210,27 @@ func keepEnds(statuses, stored []v1.ContainerStatus) {
 	}
 }
 
+// recordedRuns returns the names of the containers of which the runtime has a run. One that runs,
+// or whose exit is not known yet, in a pod that another client has given a terminal phase, is not
+// lost: how it ends will be known.
+func recordedRuns(desired *v1.PodStatus) map[string]bool {
+	names := map[string]bool{}
+	for _, list := range [][]v1.ContainerStatus{desired.InitContainerStatuses,
+		desired.ContainerStatuses} {
+		for i := range list {
+			names[list[i].Name] = list[i].ContainerID != ""
+		}
+	}
+	return names
+}
+
 // terminateLost marks the containers of a terminal pod as terminated that were stored as running
 // and whose termination is unknown.
-func terminateLost(statuses, stored []v1.ContainerStatus) {
+func terminateLost(statuses, stored []v1.ContainerStatus, recorded map[string]bool) {
 	for i := range statuses {
 		j := indexByName(stored, statuses[i].Name, i)
-		if j < 0 || stored[j].State.Running == nil || statuses[i].State.Terminated != nil {
+		if j < 0 || stored[j].State.Running == nil || statuses[i].State.Terminated != nil ||
+			recorded[statuses[i].Name] {
 			continue
 		}
 		statuses[i].State = unknownTermination(&stored[j], "terminated")
@@ -226,24 +242,24 @@ func terminateLost(statuses, stored []v1.ContainerStatus) {
 // app containers, if the pod was initialized, and the init containers up to the last one that was
 // started, at least the first one (TerminatePod in status_manager.go). Clients would show such a
 // container as being created.
-func terminateUnstarted(spec *v1.PodSpec, status *v1.PodStatus) {
+func terminateUnstarted(spec *v1.PodSpec, status *v1.PodStatus, recorded map[string]bool) {
 	inits, initialized := status.InitContainerStatuses, wasInitialized(spec, status)
 	last := len(inits) - 1
 	for last > 0 && !wasStarted(&inits[last]) {
 		last--
 	}
 	for i := range inits[:last+1] {
-		terminateIfUnknown(&inits[i])
+		terminateIfUnknown(&inits[i], recorded)
 	}
 	if initialized {
 		for i := range status.ContainerStatuses {
-			terminateIfUnknown(&status.ContainerStatuses[i])
+			terminateIfUnknown(&status.ContainerStatuses[i], recorded)
 		}
 	}
 }
 
-func terminateIfUnknown(c *v1.ContainerStatus) {
-	if c.State.Terminated == nil {
+func terminateIfUnknown(c *v1.ContainerStatus, recorded map[string]bool) {
+	if c.State.Terminated == nil && !recorded[c.Name] {
 		c.State = unknownTermination(&v1.ContainerStatus{}, "terminated")
 	}
 }

@@ -72,6 +72,21 @@ func TestLostContainersAreTerminated(t *testing.T) {
 	}
 }
 
+// A container of a pod that another client has ended is not lost while the runtime has it: how it
+// ends is written later, and a stored termination would stay.
+func TestContainersThatAreStoppedAreNotLost(t *testing.T) {
+	for _, state := range []v1.ContainerState{
+		{Running: &v1.ContainerStateRunning{}}, {Waiting: &v1.ContainerStateWaiting{}}} {
+		stored := &v1.PodStatus{Phase: v1.PodFailed,
+			ContainerStatuses: []v1.ContainerStatus{running("a")}}
+		got := merge(&v1.PodSpec{}, stored, &v1.PodStatus{Phase: v1.PodFailed,
+			ContainerStatuses: []v1.ContainerStatus{{Name: "a", ContainerID: "r://1", State: state}}})
+		if c := got.ContainerStatuses[0]; c.State.Running == nil {
+			t.Errorf("container %+v, while its state is %+v", c, state)
+		}
+	}
+}
+
 // A patch has all fields that the node writes and the UID of the object, but no conditions of
 // others.
 func TestPatch(t *testing.T) {

@@ -213,13 +213,29 @@ func (t *Token) recordResult(r op.Record, ev world.Event) {
 	t.Failures, t.NotBefore, t.Problem = 0, time.Time{}, ""
 }
 
-// ExpiresAt returns until when the token for a projection is valid; zero without a token.
-func (s *Set) ExpiresAt(projection *v1.ServiceAccountTokenProjection) time.Time {
+// Current returns the token for a projection, and until when it is valid. Without a token the
+// problem is why there is none; without a problem a request for it is in flight, or to come. A
+// token that is due is renewed before it is used, and used again if that fails, until it has
+// expired (GetServiceAccountToken in pkg/kubelet/token).
+func (s *Set) Current(projection *v1.ServiceAccountTokenProjection,
+	now time.Time) (value string, expiresAt time.Time, problem string) {
 	t := s.find(projection)
-	if t == nil || t.Value == "" {
-		return time.Time{}
+	if t == nil {
+		_, _, problem = s.Find(projection)
+		return "", time.Time{}, problem
 	}
-	return t.Issued.Add(time.Duration(cmp.Or(t.Granted, t.Seconds)) * time.Second)
+	expiresAt = t.Issued.Add(time.Duration(cmp.Or(t.Granted, t.Seconds)) * time.Second)
+	switch {
+	case t.Op != 0:
+		return "", time.Time{}, ""
+	case t.Value == "":
+		return "", time.Time{}, t.Problem
+	case now.Before(expiresAt):
+		return t.Value, expiresAt, ""
+	case t.Problem == "":
+		return "", time.Time{}, ""
+	}
+	return "", time.Time{}, "the token has expired and refresh failed: " + t.Problem
 }
 
 // Find returns the token for a projection, and its version. Without a token the problem is why the

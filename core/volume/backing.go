@@ -16,7 +16,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// Volumes that are backed by storage of the node or of a server: those with a claim, and NFS. What
+// Volumes that are backed by storage of the node, of a server or of a driver. What
 // backs a volume is a fact of it from its set-up on: later changes of the claim do not change what
 // the containers see.
 
@@ -43,8 +43,10 @@ type Backing struct {
 
 // Place is where a volume is on the node.
 type Place struct {
-	Path     string // empty for an image volume
-	ReadOnly bool   // containers may not write, whatever their mounts say
+	Path string // empty for an image volume
+	// Name is that of its directory, and of that of its sub-paths. A persistent volume has its own.
+	Name     string
+	ReadOnly bool // containers may not write, whatever their mounts say
 	// OfNode is set for a path of the node outside of the pod's directory. It may hang.
 	OfNode bool
 	// Relabel is set if the runtime has to relabel the volume for SELinux.
@@ -57,19 +59,20 @@ type Place struct {
 // has no path.
 func (s *Set) Place(dir string, spec *v1.Volume) Place {
 	if !IsBacked(spec) {
-		return Place{Path: Path(dir, spec), ReadOnly: HasContent(spec), OfNode: spec.HostPath != nil,
-			Relabel: spec.HostPath == nil && spec.Image == nil}
+		return Place{Path: Path(dir, spec), Name: spec.Name, ReadOnly: HasContent(spec),
+			OfNode: spec.HostPath != nil, Relabel: spec.HostPath == nil && spec.Image == nil}
 	}
 	if v := s.find(spec.Name); v != nil && v.Backing != nil {
 		return v.Backing.place(dir)
 	}
-	return Place{}
+	return Place{Name: spec.Name}
 }
 
 // place returns where the volume is. A volume that the pod may not write is not relabeled: other
 // pods may have it (Managed of the mounters in pkg/volume/csi and pkg/volume/local).
 func (b *Backing) place(dir string) Place {
-	return Place{Path: b.path(dir), ReadOnly: b.ReadOnly, OfNode: b.Plugin == HostPathPlugin,
+	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
+		OfNode:  b.Plugin == HostPathPlugin,
 		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin || b.Relabel),
 		Block:   b.CSI != nil && b.CSI.Block}
 }
@@ -208,7 +211,7 @@ func (p *Pod) inlineBacking(spec *v1.Volume) (Backing, error) {
 		}
 		return Backing{Plugin: CSIPlugin, Name: u.SpecName, CSI: &u}, nil
 	case spec.CSI != nil:
-		u := csi.InlineUse(p.Spec, spec)
+		u := csi.EphemeralUse(p.Spec, spec)
 		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, nil
 	case spec.NFS != nil:
 		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly), nil

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,10 @@ func TestBackedSteps(t *testing.T) {
 		if !s.Ready(&c.pod.Spec.Spec) || s.Problem() != "" {
 			t.Errorf("%s: not ready: %s", name, s.Problem())
 		}
+		c.place.Name = "v"
+		if strings.Contains(c.place.Path, "/pv") || c.place.Path == "/data" { // a persistent volume
+			c.place.Name = "pv"
+		}
 		if got := s.Place(c.pod.Dir, &c.pod.Spec.Spec.Volumes[0]); got != c.place {
 			t.Errorf("%s: %+v, want %+v", name, got, c.place)
 		}
@@ -149,8 +154,9 @@ func TestCSIVolumeIsRelabeled(t *testing.T) {
 			runSteps(s, pod, "")
 			shared = Shared{} // the volume is doubted while its containers run
 			runSteps(s, pod, "")
-			want := Place{Path: "/pods/u/volumes/kubernetes.io~csi/pv/mount", ReadOnly: isReadOnly,
-				Relabel: hasLabels && !isReadOnly}
+			want := Place{Path: "/pods/u/volumes/kubernetes.io~csi/pv/mount", Name: "pv",
+				ReadOnly: isReadOnly,
+				Relabel:  hasLabels && !isReadOnly}
 			if got := s.Place(pod.Dir, &pod.Spec.Spec.Volumes[0]); got != want {
 				t.Errorf("labels %v: %+v, want %+v", hasLabels, got, want)
 			}

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
@@ -33,14 +32,22 @@ func migratePV(pv *v1.PersistentVolume) (migrated *v1.PersistentVolume, isMigrat
 
 // migrateInline returns how a pod uses a volume of such a kind that is written in it. Such a volume
 // exists longer than the pod, is attached and staged, and may be used by several pods. As with a
-// kubelet, readOnly of its source concerns the attachment alone.
+// kubelet, readOnly of its source does not make its mounts read-only.
 func migrateInline(pod *v1.Pod, v *v1.Volume) (csi.Use, error) {
-	pv, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), v.DeepCopy(), pod.Namespace)
+	v = v.DeepCopy()
+	policy := ""
+	if s := v.VsphereVolume; s != nil { // the library looks for it where there is nothing, and panics
+		policy, s.StoragePolicyName = s.StoragePolicyName, ""
+	}
+	pv, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), v, pod.Namespace)
 	if err != nil {
 		return csi.Use{}, notTranslated(err)
 	}
+	if policy != "" {
+		pv.Spec.CSI.VolumeAttributes["storagepolicyname"] = policy
+	}
 	u := csi.PersistentUse(pod, v, pv, false)
-	u.SpecName, u.Migrated = escapeName(pv.Name), true
+	u.SpecName, u.Migrated, u.Inline = csi.EscapeName(pv.Name), true, true
 	return u, nil
 }
 
@@ -50,8 +57,3 @@ func isMigratedInline(v *v1.Volume) bool { return translator.IsInlineMigratable(
 func notTranslated(err error) error {
 	return &setupError{stepProcess, fmt.Errorf("failed to translate in-tree pv to CSI: %w", err)}
 }
-
-// escapeName returns the name of the directory of a volume. The names of persistent volumes are
-// valid for directories; those that are made up for volumes of pods contain what their authors have
-// written (EscapeQualifiedName in k8s.io/utils/strings).
-func escapeName(name string) string { return strings.ReplaceAll(name, "/", "~") }

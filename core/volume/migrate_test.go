@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/randfill"
 
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
@@ -21,19 +22,22 @@ func inline(source v1.VolumeSource) *Pod {
 	return pod
 }
 
-// Volumes of the kinds whose plugins were removed are those of the drivers that have replaced them.
-func TestMigratedVolumes(t *testing.T) {
+// migratedCase is a pod, and how it uses its volume.
+type migratedCase struct {
+	pod  *Pod
+	want csi.Use
+}
+
+var once = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+
+// Persistent volumes of the kinds whose plugins were removed are those of the drivers that have
+// replaced them.
+func TestMigratedPersistentVolumes(t *testing.T) {
 	pvOf := func(source v1.PersistentVolumeSource) *Pod {
 		return claimed(v1.PersistentVolumeSpec{PersistentVolumeSource: source,
-			AccessModes:  []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-			MountOptions: []string{"noatime"}})
+			AccessModes: once, MountOptions: []string{"noatime"}})
 	}
-	disk, kind := "disk", v1.AzureManagedDisk
-	once, ext4 := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, "ext4"
-	for name, c := range map[string]struct {
-		pod  *Pod
-		want csi.Use
-	}{
+	checkMigrated(t, map[string]migratedCase{
 		"pv of cinder": {pvOf(v1.PersistentVolumeSource{Cinder: &v1.CinderPersistentVolumeSource{
 			VolumeID: "c-1", FSType: "ext4"}}),
 			csi.Use{SpecName: "pv", Driver: "cinder.csi.openstack.org", Handle: "c-1", FSType: "ext4",
@@ -43,6 +47,13 @@ func TestMigratedVolumes(t *testing.T) {
 			csi.Use{SpecName: "pv", Driver: "ebs.csi.aws.com", Handle: "vol-1", ReadOnly: true, Claim: "c",
 				Attributes: map[string]string{"partition": "0"}, MountOptions: []string{"noatime"},
 				AccessModes: once}},
+	})
+}
+
+// So are those that are written in a pod.
+func TestMigratedVolumesOfPods(t *testing.T) {
+	disk, kind, ext4 := "disk", v1.AzureManagedDisk, "ext4"
+	checkMigrated(t, map[string]migratedCase{
 		"awsElasticBlockStore": {inline(v1.VolumeSource{AWSElasticBlockStore: &v1.
 			AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1", ReadOnly: true}}),
 			csi.Use{SpecName: "ebs.csi.aws.com-vol-1", Driver: "ebs.csi.aws.com", Handle: "vol-1",
@@ -61,6 +72,10 @@ func TestMigratedVolumes(t *testing.T) {
 			VsphereVirtualDiskVolumeSource{VolumePath: "[ds] d/x.vmdk", FSType: "ext4"}}),
 			csi.Use{SpecName: "csi.vsphere.vmware.com-[ds] d~x.vmdk", Driver: "csi.vsphere.vmware.com",
 				Handle: "[ds] d/x.vmdk", FSType: "ext4", AccessModes: once}},
+		"vsphereVolume with a policy": {inline(v1.VolumeSource{VsphereVolume: &v1.
+			VsphereVirtualDiskVolumeSource{VolumePath: "x", StoragePolicyName: "gold"}}),
+			csi.Use{SpecName: "csi.vsphere.vmware.com-x", Driver: "csi.vsphere.vmware.com", Handle: "x",
+				Attributes: map[string]string{"storagepolicyname": "gold"}, AccessModes: once}},
 		"azureDisk": {inline(v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: disk,
 			DataDiskURI: "/d/disk", Kind: &kind, FSType: &ext4}}),
 			csi.Use{SpecName: "~d~disk", Driver: "disk.csi.azure.com", Handle: "/d/disk",
@@ -77,7 +92,12 @@ func TestMigratedVolumes(t *testing.T) {
 			VolumeID: "p"}}),
 			csi.Use{SpecName: "pxd.portworx.com-p", Driver: "pxd.portworx.com", Handle: "p",
 				AccessModes: once}},
-	} {
+	})
+}
+
+func checkMigrated(t *testing.T, cases map[string]migratedCase) {
+	t.Helper()
+	for name, c := range cases {
 		b, known, err := c.pod.backingOf(&c.pod.Spec.Spec.Volumes[0])
 		if err != nil || !known || b.CSI == nil || !b.CSI.Migrated || b.Plugin != CSIPlugin ||
 			b.Name != c.want.SpecName || b.ReadOnly != c.want.ReadOnly {
@@ -85,6 +105,7 @@ func TestMigratedVolumes(t *testing.T) {
 			continue
 		}
 		c.want.UID, c.want.Namespace, c.want.Volume = b.CSI.UID, "a", "v"
+		c.want.Inline = c.want.Claim == ""
 		c.want.PodName, c.want.Migrated = b.CSI.PodName, true
 		if diff := cmp.Diff(c.want, *b.CSI, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: other use (-want +got):\n%s", name, diff)
@@ -128,5 +149,60 @@ func TestUntranslatableVolume(t *testing.T) {
 		if !known || !errors.As(err, &failed) || err.Error() != want {
 			t.Errorf("known %v, error %v, want %s", known, err, want)
 		}
+	}
+}
+
+// No content of a volume makes the agent panic: the library that translates it is one for
+// controllers of the cluster.
+func TestAnyVolumeIsTranslated(t *testing.T) {
+	fill := randfill.NewWithSeed(1).NilChance(0.3).NumElements(0, 3)
+	translated := 0
+	for range 200 {
+		for _, source := range []any{&v1.AWSElasticBlockStoreVolumeSource{},
+			&v1.GCEPersistentDiskVolumeSource{}, &v1.AzureDiskVolumeSource{},
+			&v1.AzureFilePersistentVolumeSource{}, &v1.CinderPersistentVolumeSource{},
+			&v1.VsphereVirtualDiskVolumeSource{}, &v1.PortworxVolumeSource{},
+			&v1.AzureFileVolumeSource{}, &v1.CinderVolumeSource{}} {
+			fill.Fill(source)
+			volume := v1.PersistentVolumeSource{}
+			inTree := v1.VolumeSource{}
+			switch s := source.(type) {
+			case *v1.AWSElasticBlockStoreVolumeSource:
+				volume.AWSElasticBlockStore, inTree.AWSElasticBlockStore = s, s
+			case *v1.GCEPersistentDiskVolumeSource:
+				volume.GCEPersistentDisk, inTree.GCEPersistentDisk = s, s
+			case *v1.AzureDiskVolumeSource:
+				volume.AzureDisk, inTree.AzureDisk = s, s
+			case *v1.AzureFilePersistentVolumeSource:
+				volume.AzureFile = s
+			case *v1.CinderPersistentVolumeSource:
+				volume.Cinder = s
+			case *v1.VsphereVirtualDiskVolumeSource:
+				volume.VsphereVolume, inTree.VsphereVolume = s, s
+			case *v1.PortworxVolumeSource:
+				volume.PortworxVolume, inTree.PortworxVolume = s, s
+			case *v1.AzureFileVolumeSource:
+				inTree.AzureFile = s
+			case *v1.CinderVolumeSource:
+				inTree.Cinder = s
+			}
+			if volume != (v1.PersistentVolumeSource{}) {
+				pv := v1.PersistentVolumeSpec{PersistentVolumeSource: volume}
+				fill.Fill(&pv.NodeAffinity)
+				pod := claimed(pv)
+				if _, known, _ := pod.backingOf(&pod.Spec.Spec.Volumes[0]); known {
+					translated++
+				}
+			}
+			if inTree != (v1.VolumeSource{}) {
+				pod := inline(inTree)
+				if _, known, _ := pod.backingOf(&pod.Spec.Spec.Volumes[0]); known {
+					translated++
+				}
+			}
+		}
+	}
+	if translated < 500 {
+		t.Errorf("only %d volumes were translated", translated)
 	}
 }

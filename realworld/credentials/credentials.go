@@ -9,6 +9,7 @@ package credentials
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,8 +26,10 @@ import (
 )
 
 const (
-	// stderrBytesMax bounds what an error has of the standard error of a plugin.
+	// stderrBytesMax bounds what an error has of the standard error of a plugin, and stderrReadMax
+	// what is kept of it: a token, which is redacted first, may have thousands of bytes.
 	stderrBytesMax = 1024
+	stderrReadMax  = 16 << 10
 	// waitDelay is how long a killed plugin's pipes may stay open.
 	waitDelay = 2 * time.Second
 )
@@ -53,26 +56,20 @@ func (p *Port) Do(eff world.Effect) { p.operations.Start(eff, carryOut) }
 func (p *Port) Close() { p.operations.Close() }
 
 func carryOut(ctx context.Context, request any) (any, *world.Error) {
-	var body any
-	var err error
 	switch m := request.(type) {
 	case *world.GetCredentials:
-		body, err = execute(ctx, m, world.CredentialRunMax)
+		return execute(ctx, m, world.CredentialRunMax), nil
 	case *world.ReadDockerConfig:
-		body = readDockerConfig(m)
+		return readDockerConfig(m), nil
 	default:
 		panic(fmt.Sprintf("credentials: cannot carry out %T", request))
 	}
-	if err != nil {
-		return nil, inflight.ToWorldError(ctx, world.CallName(request), err, world.KindInternal)
-	}
-	return body, nil
 }
 
 // execute executes a plugin, for a while at most. Its environment is the agent's with the variables
 // of the request, as the kubelet's plugins expect.
-func execute(ctx context.Context, m *world.GetCredentials, most time.Duration) (
-	*world.CredentialsGot, error) {
+func execute(ctx context.Context, m *world.GetCredentials,
+	most time.Duration) *world.CredentialsGot {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.Program, m.Args...)
@@ -80,31 +77,48 @@ func execute(ctx context.Context, m *world.GetCredentials, most time.Duration) (
 	for _, v := range m.Env {
 		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
 	}
-	output, problems := bounded{max: world.CredentialBytesMax}, bounded{max: stderrBytesMax}
+	output, problems := bounded{max: world.CredentialBytesMax}, bounded{max: stderrReadMax}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(m.Request), &output, &problems
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = waitDelay
+	started := time.Now()
 	err := cmd.Run()
+	got := &world.CredentialsGot{Took: time.Since(started)}
 	if cmd.ProcessState != nil {
 		_ = cmd.Cancel() // what it has started may not stay, also if it has ended by itself
 		if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
 			err = nil // it has answered, and what it has started held its output
 		}
 	}
+	call, said := world.CallName(m), ""
+	if text := strings.TrimSpace(world.WithoutToken(problems.text.String(), tokenOf(m))); text != "" {
+		said = ": " + text[:min(len(text), stderrBytesMax)]
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, world.Errorf(world.KindNotFound, world.CallName(m), "%v", err)
+		got.Err = world.Errorf(world.KindNotFound, call, "%v", err)
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, world.Errorf(world.KindTimeout, world.CallName(m), "killed after %v: %v: %s", most,
-			err, strings.TrimSpace(problems.text.String()))
+		got.Err = world.Errorf(world.KindTimeout, call, "killed after %v: %v%s",
+			got.Took.Round(time.Millisecond), err, said)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(problems.text.String()))
+		got.Err = world.Errorf(world.KindInternal, call, "%v%s", err, said)
 	case output.isCut:
-		return nil, world.Errorf(world.KindExhausted, world.CallName(m),
-			"its output has more than %d bytes", world.CredentialBytesMax)
+		got.Err = world.Errorf(world.KindExhausted, call, "its output has more than %d bytes",
+			world.CredentialBytesMax)
+	default:
+		got.Output = output.text.Bytes()
 	}
-	return &world.CredentialsGot{Output: output.text.Bytes()}, nil
+	return got
+}
+
+// tokenOf returns the token of a request; empty if it has none.
+func tokenOf(m *world.GetCredentials) string {
+	var request struct {
+		Token string `json:"serviceAccountToken"`
+	}
+	_ = json.Unmarshal(m.Request, &request) // it is the agent's own
+	return request.Token
 }
 
 // bounded is a writer that keeps the beginning of what is written.
@@ -125,9 +139,16 @@ func readDockerConfig(m *world.ReadDockerConfig) *world.DockerConfigRead {
 	read := &world.DockerConfigRead{}
 	for _, path := range m.Paths {
 		data, err := regularfile.Read(path, world.CredentialBytesMax)
-		if err == nil { // most of the files are not there; one that cannot be read is skipped
-			read.Files = append(read.Files, world.DockerConfigFile{Path: path, Data: data})
+		file := world.DockerConfigFile{Path: path, Data: data}
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			continue // as most of them
+		case errors.Is(err, regularfile.ErrTooLarge):
+			file.Err = world.Errorf(world.KindExhausted, world.CallName(m), "%v", err)
+		case err != nil:
+			file.Err = world.Errorf(world.KindInternal, world.CallName(m), "%v", err)
 		}
+		read.Files = append(read.Files, file)
 	}
 	return read
 }

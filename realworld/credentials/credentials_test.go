@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,6 +52,16 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
+// got returns how the run of a plugin has ended.
+func got(t *testing.T, ev world.Event) *world.CredentialsGot {
+	t.Helper()
+	got, ok := ev.Body.(*world.CredentialsGot)
+	if !ok {
+		t.Fatal(ev.Err)
+	}
+	return got
+}
+
 func TestPluginFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		program string
@@ -66,10 +75,25 @@ func TestPluginFailures(t *testing.T) {
 			"more than 262144 bytes"},
 	} {
 		ev := do(t, &world.GetCredentials{Program: c.program}, porttest.Patience)
-		if !ev.Err.Has(c.kind) || !strings.Contains(ev.Err.Message, c.text) ||
-			strings.Contains(ev.Err.Message, "secret") {
-			t.Errorf("%s: %v", name, ev.Err)
+		if got := got(t, ev); !got.Err.Has(c.kind) || !strings.Contains(got.Err.Message, c.text) ||
+			strings.Contains(got.Err.Message, "secret") || got.Output != nil {
+			t.Errorf("%s: %v", name, got.Err)
 		}
+	}
+}
+
+// The token of the request does not leave the port in the standard error of a plugin, and the time
+// of a run is its own.
+func TestPluginSaysItsToken(t *testing.T) {
+	token := strings.Repeat("h", 600) + "." + strings.Repeat("c", 600) + ".signature"
+	ev := do(t, &world.GetCredentials{
+		Program: plugin(t, "sleep 0.2; echo before >&2; cat >&2; echo after >&2; exit 1"),
+		Request: []byte(`{"serviceAccountToken":"` + token + `"}`)}, porttest.Patience)
+	const want = `exit status 1: before
+{"serviceAccountToken":"[redacted].[redacted].[redacted]"}after`
+	if got := got(t, ev); got.Err == nil || got.Err.Message != want ||
+		got.Took < 200*time.Millisecond || got.Took > porttest.Patience {
+		t.Errorf("%v: %v", got.Took, got.Err)
 	}
 }
 
@@ -79,15 +103,16 @@ func TestPluginIsKilled(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	ev := do(t, &world.GetCredentials{
 		Program: plugin(t, "echo waiting >&2; sleep 1000 & echo $! > "+pid+"; wait")}, time.Second)
-	if !ev.Err.Has(world.KindTimeout) {
-		t.Errorf("%v", ev.Err)
+	killed := got(t, ev)
+	if !killed.Err.Has(world.KindTimeout) {
+		t.Errorf("%v", killed.Err)
 	}
 	text, err := os.ReadFile(pid)
 	if err != nil {
 		t.Skip("the plugin had no time to start") // on a busy machine
 	}
-	if !strings.Contains(ev.Err.Message, "waiting") {
-		t.Errorf("%v", ev.Err)
+	if !strings.Contains(killed.Err.Message, "waiting") {
+		t.Errorf("%v", killed.Err)
 	}
 	expectEnd(t, string(text))
 }
@@ -119,15 +144,15 @@ func expectEnd(t *testing.T, pid string) {
 
 // A plugin has its own time, whatever the deadline is.
 func TestPluginHasItsOwnTime(t *testing.T) {
-	_, err := execute(t.Context(),
+	got := execute(t.Context(),
 		&world.GetCredentials{Program: plugin(t, "sleep 1000")}, 50*time.Millisecond)
-	worldErr, _ := errors.AsType[*world.Error](err)
-	if !worldErr.Has(world.KindTimeout) {
-		t.Errorf("%v", err)
+	if !got.Err.Has(world.KindTimeout) {
+		t.Errorf("%v", got.Err)
 	}
 }
 
-// Of a Docker configuration the files are read that exist; none can hold the agent.
+// Of a Docker configuration the files are read that exist; none can hold the agent. One that cannot
+// be read has an error.
 func TestDockerConfig(t *testing.T) {
 	dir := t.TempDir()
 	there, pipe, large := filepath.Join(dir, "config.json"), filepath.Join(dir, "pipe"),
@@ -141,11 +166,19 @@ func TestDockerConfig(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ev := do(t, &world.ReadDockerConfig{Paths: []string{dir, pipe, large, dir + "/none", there}},
-		porttest.Patience)
+	ev := do(t, &world.ReadDockerConfig{Paths: []string{dir, pipe, large, dir + "/none",
+		there + "/none", there}}, porttest.Patience)
 	read, ok := ev.Body.(*world.DockerConfigRead)
-	if !ok || len(read.Files) != 1 || read.Files[0].Path != there ||
-		string(read.Files[0].Data) != "{}" {
-		t.Errorf("%+v, %v", ev.Body, ev.Err)
+	if !ok || len(read.Files) != 4 {
+		t.Fatalf("%+v, %v", ev.Body, ev.Err)
+	}
+	for i, kind := range []world.ErrorKind{world.KindInternal, world.KindInternal,
+		world.KindExhausted} {
+		if f := read.Files[i]; !f.Err.Has(kind) || f.Data != nil {
+			t.Errorf("%+v, want %s", f, kind)
+		}
+	}
+	if f := read.Files[3]; f.Path != there || string(f.Data) != "{}" || f.Err != nil {
+		t.Errorf("%+v", f)
 	}
 }

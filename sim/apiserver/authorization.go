@@ -93,7 +93,8 @@ func (s *Server) readDenialReason(w *world.WatchTarget) string {
 	case world.ResourceLeases:
 		return s.leaseDenialReason(w.Namespace, w.Name)
 	case world.ResourceConfigMaps, world.ResourceSecrets:
-		if w.Name != "" && s.isReferenced(w.Resource, w.Namespace, w.Name) {
+		if w.Name != "" && (s.isReferenced(w.Resource, w.Namespace, w.Name) ||
+			w.Resource == world.ResourceSecrets && s.isSecretOfVolume(w.Namespace, w.Name)) {
 			return ""
 		}
 	case world.ResourceClaims, world.ResourceServiceAccounts:
@@ -111,6 +112,24 @@ func (s *Server) readDenialReason(w *world.WatchTarget) string {
 		}
 	}
 	return fmt.Sprintf(noRelationship, node)
+}
+
+// isSecretOfVolume reports whether a volume that the node may read names a Secret for a call of its
+// node service (VisitPVSecretNames in pkg/api/persistentvolume).
+func (s *Server) isSecretOfVolume(namespace, name string) bool {
+	for _, o := range s.Objects(world.ResourceVolumes) {
+		source := o.Volume.Spec.CSI
+		if source == nil || !s.isVolumeReferenced(o.Volume) {
+			continue
+		}
+		for _, ref := range []*v1.SecretReference{source.NodeStageSecretRef, source.NodePublishSecretRef,
+			source.NodeExpandSecretRef} {
+			if ref != nil && ref.Namespace == namespace && ref.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (s *Server) leaseDenialReason(namespace, name string) string {

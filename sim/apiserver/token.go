@@ -58,7 +58,8 @@ func (s *Server) audienceDenialReason(m *world.CreateToken, pod *v1.Pod) string 
 	usesDriver := false
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		usesDriver = usesDriver || v.CSI != nil || v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		usesDriver = usesDriver || v.CSI != nil || v.PersistentVolumeClaim != nil ||
+			v.Ephemeral != nil || v.Cinder != nil
 		if v.Projected == nil {
 			continue
 		}

@@ -3,8 +3,9 @@
 //
 // Contract: a plugin answers as the program of a cloud would. It has its token reviewed, and
 // returns the user of the registry that an annotation of the service account names. It fails if the
-// token is not valid. Without a token it returns the user of the node. Plugins are processes of the
-// agent, and end with it.
+// token is not valid. Without a token it returns the user of the node. Its arguments are for what
+// its responses count, and the registry that they are for. Plugins are processes of the agent, and
+// end with it.
 //
 // Start reading at run.
 package credentials
@@ -80,7 +81,8 @@ func (p *Plugins) serve(call *wire.Call) {
 	if _, isRun := call.Effect.Body.(*world.GetCredentials); isRun &&
 		call.Outcome.EffectDelay >= world.CredentialRunMax {
 		p.opts.Agenda.After(world.CredentialRunMax, func() {
-			call.Fail(world.Errorf(world.KindTimeout, call.Name, "the plugin was killed"))
+			call.Reply(&world.CredentialsGot{Took: world.CredentialRunMax,
+				Err: world.Errorf(world.KindTimeout, call.Name, "the plugin was killed")})
 		})
 		return
 	}
@@ -89,39 +91,51 @@ func (p *Plugins) serve(call *wire.Call) {
 		case *world.ReadDockerConfig:
 			call.Reply(&world.DockerConfigRead{})
 		case *world.GetCredentials:
-			call.ContinueAfter(call.DurationBetween(runMin, runMax), func() { p.run(call, m) })
+			took := call.DurationBetween(runMin, runMax)
+			call.ContinueAfter(took, func() { p.run(call, m, took) })
 		default:
 			panic("credentials: unknown call: " + call.Name)
 		}
 	})
 }
 
-// run runs a plugin.
-func (p *Plugins) run(call *wire.Call, m *world.GetCredentials) {
+// run ends a run of a plugin.
+func (p *Plugins) run(call *wire.Call, m *world.GetCredentials, took time.Duration) {
 	var asked pluginapi.CredentialProviderRequest
+	fail := func(text string) {
+		call.Reply(&world.CredentialsGot{Took: took, Err: world.Errorf(world.KindInternal, call.Name,
+			"exit status 1: %s", world.WithoutToken(text, asked.ServiceAccountToken))})
+	}
 	if err := json.Unmarshal(m.Request, &asked); err != nil {
-		call.Fail(world.Errorf(world.KindInternal, call.Name, "exit status 1: %v", err))
+		fail(err.Error())
 		return
 	}
 	user := NodeUser
 	if token := asked.ServiceAccountToken; token != "" {
 		if p.opts.Review == nil || !p.opts.Review(token, p.opts.Audiences[path.Base(m.Program)]) {
-			call.Fail(world.Errorf(world.KindInternal, call.Name,
-				"exit status 1: the token is not valid: %s", token))
+			fail("the token is not valid: " + token)
 			return
 		}
 		user = asked.ServiceAccountAnnotations[plan.UserAnnotation]
 	}
 	response := pluginapi.CredentialProviderResponse{
-		CacheKeyType:  pluginapi.RegistryPluginCacheKeyType,
+		CacheKeyType:  pluginapi.PluginCacheKeyType(argument(m, 0, "Registry")),
 		CacheDuration: &metav1.Duration{Duration: keptFor},
 		Auth: map[string]pluginapi.AuthConfig{
-			plan.Registry: {Username: user, Password: "p-" + user}},
+			argument(m, 1, plan.Registry): {Username: user, Password: "p-" + user}},
 	}
 	response.Kind, response.APIVersion = "CredentialProviderResponse", asked.APIVersion
 	output, err := json.Marshal(response)
 	if err != nil {
 		panic(err) // a struct of strings
 	}
-	call.Reply(&world.CredentialsGot{Output: output})
+	call.Reply(&world.CredentialsGot{Output: output, Took: took})
+}
+
+// argument returns an argument of a plugin.
+func argument(m *world.GetCredentials, i int, otherwise string) string {
+	if i < len(m.Args) {
+		return m.Args[i]
+	}
+	return otherwise
 }

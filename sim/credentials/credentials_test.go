@@ -40,15 +40,19 @@ func TestPlugins(t *testing.T) {
 			t.Fatal(err)
 		}
 		ev, user := do(&world.GetCredentials{Program: c.program, Request: data}), ""
-		if got, ok := ev.Body.(*world.CredentialsGot); ok {
+		got, ok := ev.Body.(*world.CredentialsGot)
+		if !ok || got.Took < runMin {
+			t.Fatalf("%+v, %v", ev.Body, ev.Err)
+		}
+		if got.Err == nil {
 			var response pluginapi.CredentialProviderResponse
 			if err := json.Unmarshal(got.Output, &response); err != nil {
 				t.Fatal(err)
 			}
 			user = response.Auth[plan.Registry].Username
 		}
-		if user != c.want || (ev.Err != nil) != (c.want == "") {
-			t.Errorf("%+v: user %q, %v", c, user, ev.Err)
+		if user != c.want || (got.Err != nil) != (c.want == "") {
+			t.Errorf("%+v: user %q, %v", c, user, got.Err)
 		}
 	}
 	if read, ok := do(&world.ReadDockerConfig{}).Body.(*world.DockerConfigRead); !ok ||

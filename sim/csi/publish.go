@@ -1,6 +1,8 @@
 package csi
 
 import (
+	"strings"
+
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -8,10 +10,17 @@ import (
 // ephemeralKey is what an agent puts into the context of a volume that is written in a pod.
 const ephemeralKey = "csi.storage.k8s.io/ephemeral"
 
+// isEphemeral reports whether a volume is written in a pod. A driver to which its agent does not
+// say so knows such a volume by its handle, which is none of those that its controller gives.
+func isEphemeral(m *world.PublishVolume) bool {
+	said, isSaid := m.VolumeContext[ephemeralKey]
+	return said == "true" || !isSaid && strings.HasPrefix(m.Handle, "csi-")
+}
+
 // publish makes the target, and mounts a volume there a little later: what is staged, or the volume
 // itself if the driver does not stage or the volume is ephemeral.
 func (d *Drivers) publish(c *call, m *world.PublishVolume) {
-	v, isEphemeral := c.volume, m.VolumeContext[ephemeralKey] == "true"
+	v, isEphemeral := c.volume, isEphemeral(m)
 	readOnly := m.ReadOnly || isReader(m.Capability.Access)
 	switch {
 	case d.refuseInvalid(c, m.Handle, &m.Capability, m.TargetPath):

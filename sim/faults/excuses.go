@@ -71,7 +71,7 @@ func (f *Injector) intervalOf(w *window, call string) interval {
 	delay := latencyMost
 	for i := range f.windows {
 		v := &f.windows[i]
-		if !v.from.IsZero() && !v.from.After(w.to) && !w.from.After(v.to) &&
+		if !v.Forever && !v.from.IsZero() && !v.from.After(w.to) && !w.from.After(v.to) &&
 			(call == "" || v.applies(call)) {
 			delay += 2 * v.Takes.Most // of the request and of the response
 		}
@@ -90,7 +90,7 @@ func (f *Injector) intervalOf(w *window, call string) interval {
 func (e *Excuses) MayHaveFailed(call string, from, to time.Time) bool {
 	for i := range e.injector.windows {
 		w := &e.injector.windows[i]
-		if w.applies(call) && e.injector.intervalOf(w, call).overlaps(from, to) {
+		if !w.Forever && w.applies(call) && e.injector.intervalOf(w, call).overlaps(from, to) {
 			return true
 		}
 	}
@@ -132,6 +132,9 @@ func (e *Excuses) LastFault(now time.Time) time.Time {
 		}
 	}
 	for i := range e.injector.windows {
+		if e.injector.windows[i].Forever {
+			continue // it is about a pod that oracles do not judge
+		}
 		look(e.injector.intervalOf(&e.injector.windows[i], ""))
 	}
 	for _, i := range e.runtimeDown {

@@ -32,6 +32,7 @@ type Injector struct {
 	order           plan.Order
 	windows         []window
 	priorityChanges []time.Time // of the priority strategy
+	landsBy         time.Time   // see LandsBy
 
 	// IsPod reports whether a UID is one that a pod of the plan has had, by the name of its entry. Set
 	// it before the first call.
@@ -43,6 +44,7 @@ type window struct {
 	*plan.FaultWindow
 	from, to time.Time // zero: the window has an anchor, and is not open yet
 	hash     uint64    // of the ID
+	calls    int       // so far, that it may have affected
 }
 
 // NewInjector returns the injector of a plan's faults, for a run that begins at start.
@@ -74,6 +76,10 @@ func NewInjector(spec *plan.Spec, start time.Time) *Injector {
 // open sets when the window begins and ends.
 func (w *window) open(from, healed time.Time) {
 	w.from, w.to = from, from.Add(time.Duration(w.For))
+	if w.Forever {
+		w.to = from.Add(notYet)
+		return
+	}
 	if w.to.After(healed) {
 		w.to = healed
 	}
@@ -98,13 +104,24 @@ func (f *Injector) Decide(id wire.CallID, now time.Time) wire.Outcome {
 		if now.Before(w.from) || !now.Before(w.to) || !w.applies(id.Name) || !f.isAbout(w, id.Pod) {
 			continue
 		}
+		if w.calls++; w.Nth > 0 && w.calls != w.Nth {
+			continue
+		}
 		dice := decisionStream(mix(f.seed ^ w.hash ^ call))
 		if w.Class == plan.FaultFileEvents || dice.share() < w.Probability {
 			w.apply(&outcome, &dice, id.Name)
 		}
 	}
+	lands := now.Add(outcome.RequestLatency + outcome.EffectDelay + outcome.ResponseLatency)
+	if lands.After(f.landsBy) {
+		f.landsBy = lands
+	}
 	return outcome
 }
+
+// LandsBy returns by when the effects of all calls and notifications so far have landed, but for
+// what the ports take themselves.
+func (f *Injector) LandsBy() time.Time { return f.landsBy }
 
 // Reseed decides the fates of later calls by another seed. The windows of the plan stay.
 func (f *Injector) Reseed(seed uint64) { f.seed = seed }

@@ -202,11 +202,12 @@ func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container,
 		}
 		from, readOnly := volumePath(dir, v), mount.ReadOnly || hasContent(v) ||
 			isReadOnlyCSI(v)
+		name := v.Name
 		if b := m.volumes.backingOf(spec, v, dir); b != nil {
-			from, readOnly = b.path, readOnly || b.readOnly
+			from, name, readOnly = b.path, b.name, readOnly || b.readOnly
 		}
 		if sub != "" {
-			from = fmt.Sprintf("%s/%s/%s/%d", subPathsDir(dir), v.Name, c.Name, i)
+			from = fmt.Sprintf("%s/%s/%s/%d", subPathsDir(dir), name, c.Name, i)
 		}
 		propagation := "PRIVATE"
 		if mode := mount.MountPropagation; mode != nil {

@@ -41,6 +41,10 @@ func (s *Set) checkCSICall(now time.Time, eff *world.Effect) {
 	if !changes {
 		return
 	}
+	s.checkCSIContent(now, eff)
+	if f := m.noteRepublished(now, eff); f != nil {
+		s.report(&csiRepublish{}, f, now)
+	}
 	if f := m.findWrongCSICall(now, eff, name, target); f != nil {
 		s.report(&csiCalls{}, f, now)
 	}
@@ -147,6 +151,7 @@ func (m *model) csiReceived(now time.Time, ev *world.Event) {
 			continue
 		}
 		delete(m.csi.inFlight, name)
+		m.republishAnswered(now, call, ev)
 		switch {
 		case call.call == "ShareWithGroup":
 			m.csi.groupUntil[name] = now

@@ -58,11 +58,14 @@
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
 //	               resize-admission, resize-records
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
-//	               volume-read-only
+//	               volume-read-only, ephemeral-claims
 //	csi_*.go       volumes of CSI drivers, with model_csi.go: csi-volumes, csi-data, csi-order,
-//	               csi-calls, csi-release, csi-stats, csi-devices, csi-expand
+//	               csi-calls, csi-release, csi-stats, csi-devices, csi-expand, csi-content,
+//	               csi-republish
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
-//	               api-identity, api-deletion, transitions, dates, heartbeat, events
+//	               api-identity, api-deletion, transitions, dates, heartbeat, events,
+//	               container-states, pod-ips
+//	node_object.go  the Node: node-object
 //	kubelet.go     names and paths that the agent has to use as the kubelet does
 //	runtime_ready.go what is asked of a runtime that is not ready: runtime-ready
 //	image_gc.go    which images are removed: image-gc

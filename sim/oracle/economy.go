@@ -272,6 +272,10 @@ func (m *model) isPeriodic(call string, request any) bool {
 		return c != nil && slices.ContainsFunc(c.pod.specs, limitsEphemeralStorage) &&
 			!c.pod.isResizing()
 	}
+	if publish, is := request.(*world.PublishVolume); is { // how often is judged by csi-republish
+		d := m.csi.drivers[publish.Driver.Name]
+		return d != nil && isTrue(d.Spec.RequiresRepublish)
+	}
 	operation, isOperation := request.(world.ObjectOperation)
 	if !isOperation {
 		return false

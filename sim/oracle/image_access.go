@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -53,29 +54,46 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 type privateImages struct {
 	wasPulled map[string]bool            // by reference
 	users     map[string]map[string]bool // that a Secret has had, by its namespace and name
-	accounts  map[string]map[string]bool // that a service account has had, likewise
-	// wasTried are the images that an agent was about to pull which may not have been able to read
-	// its records: they may count as pulled from then on, whatever came of the pull.
+	// broken are the Secrets that cannot be decoded. Nothing is pulled for a pod that has one.
+	broken   map[string]bool
+	accounts map[string]map[string]bool // that a service account has had, likewise
+	// wasTried are the images that may count as pulled since an agent was about to pull them,
+	// whatever came of that: it may not have been able to read its records; or the image was on the
+	// node before, and the next agent finds the intent, and not what came of it.
 	wasTried map[string]bool
+	// intendedAt is when an agent last was about to pull an image.
+	intendedAt map[string]time.Time
 }
 
 func newPrivateImages() privateImages {
-	return privateImages{map[string]bool{}, map[string]map[string]bool{},
-		map[string]map[string]bool{}, map[string]bool{}}
+	return privateImages{map[string]bool{}, map[string]map[string]bool{}, map[string]bool{},
+		map[string]map[string]bool{}, map[string]bool{}, map[string]time.Time{}}
 }
 
 // noteIntent notes that an agent has written, into the file that is named for it, that it is about
 // to pull an image.
 func (m *model) noteIntent(f *truth.Fact) {
 	dir, file := path.Split(f.Path)
-	if !strings.HasSuffix(dir, "/image_manager/pulling/") ||
-		!m.faultPossible("ReadFiles", m.agentStartedAt, f.Time) {
+	if !strings.HasSuffix(dir, "/image_manager/pulling/") {
 		return
 	}
+	unread := m.faultPossible("ReadFiles", m.agentStartedAt, f.Time)
 	for ref := range m.opts.PullUsers { //ordered: a set
 		if file == fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(ref))) {
-			m.images.wasTried[ref] = true
+			m.images.intendedAt[ref] = f.Time
+			if unread || !m.imagesAbsent[ref] {
+				m.images.wasTried[ref] = true
+			}
 		}
+	}
+}
+
+// notePulled notes that a pull has brought an image. If the agent may not have seen that it
+// succeeded, an image that was on the node before stays what it was, as with a kubelet.
+func (m *model) notePulled(f *truth.Fact) {
+	wasThere := !m.imagesAbsent[f.Image]
+	if !wasThere || !m.faultPossible("PullImage", m.images.intendedAt[f.Image], f.Time) {
+		m.images.wasPulled[f.Image] = true
 	}
 }
 
@@ -84,10 +102,12 @@ func (i *privateImages) applySecret(s *v1.Secret) {
 	var config struct {
 		Auths map[string]struct{ Username string }
 	}
-	if json.Unmarshal(s.Data[v1.DockerConfigJsonKey], &config) != nil {
+	name := s.Namespace + "/" + s.Name
+	err := json.Unmarshal(s.Data[v1.DockerConfigJsonKey], &config)
+	i.broken[name] = s.Type == v1.SecretTypeDockerConfigJson && err != nil
+	if err != nil {
 		return
 	}
-	name := s.Namespace + "/" + s.Name
 	if i.users[name] == nil {
 		i.users[name] = map[string]bool{}
 	}
@@ -128,7 +148,16 @@ func (m *model) canPull(spec *v1.Pod, ref string) bool {
 	users := m.opts.PullUsers[ref]
 	account := m.images.accounts[spec.Namespace+"/"+spec.Spec.ServiceAccountName]
 	hasAccount := slices.ContainsFunc(users, func(user string) bool { return account[user] })
-	return len(users) == 0 || hasAccount || slices.ContainsFunc(spec.Spec.ImagePullSecrets,
+	isBroken := func(secret v1.LocalObjectReference) bool {
+		return m.images.broken[spec.Namespace+"/"+secret.Name]
+	}
+	switch {
+	case len(users) == 0:
+		return true
+	case slices.ContainsFunc(spec.Spec.ImagePullSecrets, isBroken):
+		return false
+	}
+	return hasAccount || m.opts.NodePulls[ref] || slices.ContainsFunc(spec.Spec.ImagePullSecrets,
 		func(secret v1.LocalObjectReference) bool {
 			has := m.images.users[spec.Namespace+"/"+secret.Name]
 			return slices.ContainsFunc(users, func(user string) bool { return has[user] })

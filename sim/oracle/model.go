@@ -141,11 +141,11 @@ func (m *model) apply(f *truth.Fact) {
 		m.imagesAbsent[f.Image] = true
 		delete(m.imagesFreeSince, f.Image)
 	case truth.ImagePulled:
+		m.notePulled(f)
 		if m.imagesAbsent[f.Image] {
 			m.imagesPulledAt[f.Image] = f.Time
 		}
 		delete(m.imagesAbsent, f.Image)
-		m.images.wasPulled[f.Image] = true
 	case truth.TokenIssued:
 		m.objectHistory.apply(f)
 	case truth.EventRecorded:
@@ -313,6 +313,7 @@ func (m *model) agentStarted(now time.Time) {
 	m.plugins.agentStarted()
 	clear(m.csi.inFlight)
 	clear(m.csi.groupUntil)
+	clear(m.csi.republished)
 	m.volumeCalls.agentStarted()
 	m.csi.stats = newCSIStatsModel()
 	m.lock, m.removals, m.runtime = lockRequests{}, containerRemovals{}, runtimeReadiness{}

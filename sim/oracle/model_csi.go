@@ -26,7 +26,10 @@ type csiModel struct {
 	lied      map[string]bool     // targets of which a driver said that it has published, and had not
 	dataFiles map[string]bool     // the files beside targets that have been written, and not removed
 
-	drivers map[string]*storagev1.CSIDriver // the objects, by name
+	drivers      map[string]*storagev1.CSIDriver // the objects, by name
+	driverStates map[string][]csiDriverState     // all that they have been
+	tokens       map[string]csiIssuedToken       // by their values
+	republished  map[string]csiRepublished       // by target: the calls that publish a volume
 	// attached are the volumes that the Node says are attached, or has said, with the last time.
 	attached map[v1.UniqueVolumeName]time.Time
 	// full has the attachments that have failed because the node has too many volumes, by name.
@@ -78,9 +81,10 @@ func newCSIModel() csiModel {
 	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
 		staged: map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]bool{},
 		dataFiles: map[string]bool{},
-		drivers:   map[string]*storagev1.CSIDriver{},
-		attached:  map[v1.UniqueVolumeName]time.Time{},
-		full:      map[string]csiFull{}, inFlight: map[csiName]csiInFlight{},
+		drivers:   map[string]*storagev1.CSIDriver{}, driverStates: map[string][]csiDriverState{},
+		tokens: map[string]csiIssuedToken{}, republished: map[string]csiRepublished{},
+		attached: map[v1.UniqueVolumeName]time.Time{},
+		full:     map[string]csiFull{}, inFlight: map[csiName]csiInFlight{},
 		groupUntil: map[csiName]time.Time{}, releasedAt: map[string]time.Time{},
 		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
 		expanded: map[csiName]int64{}}
@@ -105,6 +109,8 @@ func (c *csiModel) apply(f *truth.Fact) {
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
 		c.stats.forget(f.Path)
+	case truth.TokenIssued:
+		c.tokens[f.Token] = csiIssuedToken{f.PodUID, f.Audience, f.Time, f.Expires}
 	case truth.VolumeExpanded:
 		c.expanded[csiName{f.Volume.Driver, f.Volume.Handle}] = f.Bytes
 	case truth.VolumeNotPublished:
@@ -137,6 +143,13 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 	w := f.Write
 	switch w.Resource {
 	case world.ResourceCSIDrivers:
+		states := c.driverStates[w.Name]
+		if len(states) > 0 {
+			states[len(states)-1].until = f.Time
+		} else {
+			states = append(states, csiDriverState{until: f.Time}) // before the first one
+		}
+		c.driverStates[w.Name] = append(states, csiDriverState{object: w.After.CSIDriver})
 		if delete(c.drivers, w.Name); w.After.CSIDriver != nil {
 			c.drivers[w.Name] = w.After.CSIDriver
 		}
@@ -190,7 +203,7 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 		}
 		name, _ := claimName(pod, v)
 		claim := m.volumes.claims[pod.Namespace+"/"+name]
-		if name == "" || claim == nil {
+		if name == "" || claim == nil || isOfAnother(pod, v, claim) {
 			continue
 		}
 		pv := m.volumes.volumes[claim.Spec.VolumeName]
@@ -211,17 +224,25 @@ func cinderDir(s *v1.CinderVolumeSource) string {
 	return cinderDriver + "-" + strings.ReplaceAll(s.VolumeID, "/", "~")
 }
 
+// csiSourceOf returns a persistent volume as one of a CSI driver; nil if it is none.
+func csiSourceOf(pv *v1.PersistentVolume) *v1.CSIPersistentVolumeSource {
+	if pv != nil && pv.Spec.Cinder != nil {
+		return &v1.CSIPersistentVolumeSource{Driver: cinderDriver,
+			VolumeHandle: pv.Spec.Cinder.VolumeID, FSType: pv.Spec.Cinder.FSType}
+	}
+	if pv != nil {
+		return pv.Spec.CSI
+	}
+	return nil
+}
+
 // csiSource returns which volume of a CSI driver a persistent volume is; false if it is none.
 func csiSource(pv *v1.PersistentVolume) (csiName, bool) {
-	switch {
-	case pv == nil:
+	source := csiSourceOf(pv)
+	if source == nil {
 		return csiName{}, false
-	case pv.Spec.CSI != nil:
-		return csiName{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle}, true
-	case pv.Spec.Cinder != nil:
-		return csiName{cinderDriver, pv.Spec.Cinder.VolumeID}, true
 	}
-	return csiName{}, false
+	return csiName{source.Driver, source.VolumeHandle}, true
 }
 
 // csiVolumeAt returns the volume that is published at a path, or has to be; false if there is none.

@@ -214,7 +214,8 @@ func (u *usageSample) on(m *model, source string) *usageSample {
 	its := &usageSample{askedAt: u.askedAt, stale: u.stale, pods: maps.Clone(u.pods)}
 	for uid, p := range its.pods { //ordered: each alone
 		// It may have anything in its layers, unless nothing of it runs.
-		if p.lacksStats && m.hasLayers(source) && !m.pods[uid].isKnownIdle(m.pressure.usageAskedAt) {
+		if p.lacksStats && m.hasLayers(source) && (m.pods[uid] == nil ||
+			!m.pods[uid].isKnownIdle(m.pressure.usageAskedAt)) {
 			delete(its.pods, uid)
 			continue
 		}

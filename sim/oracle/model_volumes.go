@@ -109,6 +109,7 @@ func (m *model) unsettledDevices() []string {
 type backing struct {
 	at       place
 	path     string // of the volume on the node
+	name     string // of its directory, and of that of its sub-paths
 	readOnly bool   // the pod asks for a volume that is read-only
 }
 
@@ -123,7 +124,7 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	}
 	name, readOnly := claimName(pod, v)
 	claim := o.claims[pod.Namespace+"/"+name]
-	if name == "" || claim == nil || v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod) {
+	if name == "" || claim == nil || isOfAnother(pod, v, claim) {
 		return nil
 	}
 	volume := o.volumes[claim.Spec.VolumeName]
@@ -137,10 +138,10 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	case s.NFS != nil:
 		return nfsBacking(s.NFS, podDir, volume.Name, readOnly)
 	case s.HostPath != nil:
-		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, readOnly}
+		return &backing{place{nodeDisk, s.HostPath.Path}, s.HostPath.Path, volume.Name, readOnly}
 	case s.Local != nil:
 		b := &backing{place{nodeDisk, s.Local.Path},
-			podDir + "/volumes/kubernetes.io~local-volume/" + volume.Name, readOnly}
+			podDir + "/volumes/kubernetes.io~local-volume/" + volume.Name, volume.Name, readOnly}
 		if strings.HasPrefix(s.Local.Path, "/dev/") {
 			b.at = place{s.Local.Path, "/"}
 		}
@@ -149,16 +150,29 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	return nil
 }
 
+// isOfAnother reports whether the claim of a generic ephemeral volume of a pod belongs to another
+// owner: the pod does not get it.
+func isOfAnother(pod *v1.Pod, v *v1.Volume, claim *v1.PersistentVolumeClaim) bool {
+	return v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod)
+}
+
 // lacksVolume reports whether a volume of a pod cannot be set up: nothing provisions one for its
-// claim, the node has too many to have it attached, or its driver does not run and has not
-// published it for this agent.
+// claim, the claim belongs to another owner, its Secret does not exist, the node has too many to
+// have it attached, or its driver does not run and has not published it for this agent.
 func (p *pod) lacksVolume(now time.Time) bool {
 	m := p.model
 	for i := range p.spec.Spec.Volumes {
-		name, _ := claimName(p.spec, &p.spec.Spec.Volumes[i])
+		v := &p.spec.Spec.Volumes[i]
+		name, _ := claimName(p.spec, v)
 		claim := m.volumes.claims[p.spec.Namespace+"/"+name]
-		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound) {
+		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound ||
+			isOfAnother(p.spec, v, claim)) {
 			return true
+		}
+		for _, ref := range m.csiSecretsOf(p.spec, v) {
+			if ref != nil && m.objectHistory.current(ref) == nil {
+				return true
+			}
 		}
 	}
 	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
@@ -173,12 +187,12 @@ func (p *pod) lacksVolume(now time.Time) bool {
 
 func csiBacking(source csiName, podDir, dir string, readOnly bool) *backing {
 	return &backing{place{"/dev/" + source.driver + "/" + source.handle, "/"},
-		podDir + "/volumes/kubernetes.io~csi/" + dir + "/mount", readOnly}
+		podDir + "/volumes/kubernetes.io~csi/" + dir + "/mount", dir, readOnly}
 }
 
 func nfsBacking(s *v1.NFSVolumeSource, podDir, name string, readOnly bool) *backing {
 	return &backing{place{s.Server + ":" + s.Path, "/"}, podDir + "/volumes/kubernetes.io~nfs/" + name,
-		readOnly}
+		name, readOnly}
 }
 
 // claimName returns the name of the claim of a volume, and whether it is to be read-only; empty for

@@ -132,7 +132,7 @@ func TestAllocatableShrinks(t *testing.T) {
 			withPodCgroups(func(s *script) {
 				s.setDesired(version("2"))
 				s.resized(withinPod)
-				s.ConfigurationChanged(list("1"), s.model.opts.Tiers)
+				s.ConfigurationChanged(list("1"), s.model.opts.Tiers, nil)
 				s.AgentKilled(s.now)
 				s.AgentStarted(s.now)
 				before := version("2")

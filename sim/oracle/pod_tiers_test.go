@@ -156,7 +156,7 @@ func TestConfigurationChanged(t *testing.T) {
 			s.model.opts.SystemCgroups, s.model.opts.Tiers = []string{other}, reserving(1)
 			s.AgentStarted(s.now)
 			s.wait(1)
-			s.ConfigurationChanged(nil, reserving(2))
+			s.ConfigurationChanged(nil, reserving(2), nil)
 			s.AgentKilled(s.now)
 			s.wait(1)
 			s.AgentStarted(s.now)

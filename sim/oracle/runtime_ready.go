@@ -25,6 +25,8 @@ type runtimeReadiness struct {
 	deadline time.Time
 
 	notReady, networkNotReady bool
+	hasReported               bool
+	since                     time.Time // when the report was first such
 }
 
 func (r *runtimeReadiness) received(now time.Time, ev *world.Event) {
@@ -36,6 +38,7 @@ func (r *runtimeReadiness) received(now time.Time, ev *world.Event) {
 	if ev.Err != nil || !isStatus || now.After(r.deadline) {
 		return
 	}
+	before := *r
 	r.notReady, r.networkNotReady = false, false
 	for _, c := range response.GetStatus().GetConditions() {
 		switch {
@@ -46,6 +49,11 @@ func (r *runtimeReadiness) received(now time.Time, ev *world.Event) {
 			r.networkNotReady = true
 		}
 	}
+	if !r.hasReported || r.notReady != before.notReady ||
+		r.networkNotReady != before.networkNotReady {
+		r.since = now
+	}
+	r.hasReported = true
 }
 
 // asked returns why the agent should not have issued a call.

@@ -82,6 +82,8 @@ type Options struct {
 	// UserAnnotation is the annotation of a service account that names the user of the registry which
 	// plugins get credentials of for its pods; empty: there are no plugins.
 	UserAnnotation string
+	// NodePulls are the private images that every pod can pull, with credentials of the node.
+	NodePulls map[string]bool
 
 	// IsHostile reports whether a pod, by its name, does not have to run: it harms the others. Nil:
 	// no pod does.
@@ -102,7 +104,11 @@ type Options struct {
 	// excuse. Nil: not known.
 	IsCalm func() bool
 
+	Node *NodeFacts // nil: the Node is not checked
+
 	HasAPIServer bool // the node has an API server
+	// NodeAddresses are those of the machine, the first one first. Empty: they are not checked.
+	NodeAddresses []string
 	// Allocatable is the node allocatable. Nil: resources are not checked.
 	Allocatable v1.ResourceList
 	// RegisteredNode is the Node as the agent registers it if there is none. Nil: not known.
@@ -177,10 +183,11 @@ func oracles() []oracle {
 		&resizeRecords{}, &userNamespaces{}, &restartAll{},
 		&eviction{}, &nodePressure{}, &systemOOM{}, &oomKilled{},
 		&apiTerminalPhase{}, &apiTerminalStopped{}, &apiIdentity{},
-		&apiDeletion{},
+		&apiDeletion{}, &containerStates{}, &podIPs{}, &nodeObject{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
 		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
+		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
 		&csiDevices{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
@@ -271,8 +278,8 @@ func (s *Set) AgentStarted(now time.Time) { s.model.agentStarted(now) }
 
 // ConfigurationChanged reports that the next agents have a configuration that may lead to another
 // node allocatable and other limits of cgroups.
-func (s *Set) ConfigurationChanged(allocatable v1.ResourceList, tiers *Tiers) {
-	s.model.nextAllocatable = allocatable
+func (s *Set) ConfigurationChanged(allocatable v1.ResourceList, tiers *Tiers, node *NodeFacts) {
+	s.model.nextAllocatable, s.model.opts.Node = allocatable, node
 	s.model.tiersBefore, s.model.opts.Tiers = s.model.opts.Tiers, tiers
 }
 

@@ -17,19 +17,21 @@ type ActorRange struct {
 
 	ForcedRecreations Count `json:"reforced,omitempty"` // by force, so that the pods may overlap
 
-	ShortLived     Count `json:"late,omitempty"`       // pods that are deleted just after creation
-	Finalizers     Count `json:"finalizers,omitempty"` // a finalizer delays a deletion
-	TerminalPhases Count `json:"ends,omitempty"`       // a pod's phase is set to Failed or Succeeded
-	Updates        Count `json:"updates,omitempty"`    // other images
-	Relabels       Count `json:"relabels,omitempty"`   // other labels and annotations
-	Mirrors        Count `json:"mirrors,omitempty"`    // a mirror pod is deleted or changed
-	Objects        Count `json:"objects,omitempty"`    // an object is changed, or recreated
-	Nodes          Count `json:"nodes,omitempty"`      // the Node is recreated
-	Labels         Count `json:"labels,omitempty"`     // the Node has disk=ssd for a while
-	Taints         Count `json:"taints,omitempty"`     // the Node has a NoExecute taint for a while
-	TTLs           Count `json:"ttls,omitempty"`       // the Node's object TTL annotation changes
-	Debugs         Count `json:"debugs,omitempty"`     // a pod gets an ephemeral container
-	Resizes        Count `json:"resizes,omitempty"`    // containers get other requests and limits
+	ShortLived     Count `json:"late,omitempty"`        // pods that are deleted just after creation
+	Finalizers     Count `json:"finalizers,omitempty"`  // a finalizer delays a deletion
+	TerminalPhases Count `json:"ends,omitempty"`        // a pod's phase is set to Failed or Succeeded
+	Updates        Count `json:"updates,omitempty"`     // other images
+	Relabels       Count `json:"relabels,omitempty"`    // other labels and annotations
+	Mirrors        Count `json:"mirrors,omitempty"`     // a mirror pod is deleted or changed
+	Objects        Count `json:"objects,omitempty"`     // an object is changed, or recreated
+	LateObjects    Count `json:"lateObjects,omitempty"` // an object is created later than the others
+	Claims         Count `json:"claims,omitempty"`      // the claim of an ephemeral volume is deleted
+	Nodes          Count `json:"nodes,omitempty"`       // the Node is recreated
+	Labels         Count `json:"labels,omitempty"`      // the Node has disk=ssd for a while
+	Taints         Count `json:"taints,omitempty"`      // the Node has a NoExecute taint for a while
+	TTLs           Count `json:"ttls,omitempty"`        // the Node's object TTL annotation changes
+	Debugs         Count `json:"debugs,omitempty"`      // a pod gets an ephemeral container
+	Resizes        Count `json:"resizes,omitempty"`     // containers get other requests and limits
 	// Dates is how often the machine's date is changed, DateBy by how much: one is drawn for each.
 	Dates  Count            `json:"dates,omitempty"`
 	DateBy []SignedDuration `json:"dateBy,omitempty"`
@@ -40,10 +42,7 @@ type ActorRange struct {
 
 // addActs generates the acts. Each pod of the API server has at most one series of acts.
 func (g *generator) addActs() {
-	for _, o := range g.objects {
-		g.plan.Spec.Objects = append(g.plan.Spec.Objects, o)
-		g.addAct(0, Act{Verb: VerbCreate, Object: o.Name})
-	}
+	g.addObjects()
 	a, pods := &g.scenario.Spec.Actors, g.untouchedPods
 	g.stream("actors").Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
 	g.addDeletions(a)
@@ -71,6 +70,7 @@ func (g *generator) addActs() {
 	})
 	g.addMirrorActs(a)
 	g.addObjectActs(a)
+	g.addClaimActs(a)
 	g.addPullSecrets()
 	g.addNodeActs(a)
 	g.addDebugActs(a)
@@ -152,6 +152,45 @@ func (g *generator) addMirrorActs(a *ActorRange) {
 				"metadata": map[string]any{"labels": map[string]any{"changed": "yes"}}}
 		}
 		g.addAct(at, act)
+	}
+}
+
+// addObjects adds the objects, and their creation, which of some is late.
+func (g *generator) addObjects() {
+	a, late := &g.scenario.Spec.Actors, map[int]Duration{}
+	r := g.stream("actors late objects")
+	for range g.occurrences("late objects", a.LateObjects, a.Always) {
+		if len(g.objects) > 0 {
+			late[r.IntN(len(g.objects))] = Duration(a.Interval.draw(r))
+		}
+	}
+	for i, o := range g.objects {
+		g.plan.Spec.Objects = append(g.plan.Spec.Objects, o)
+		g.addAct(late[i], Act{Verb: VerbCreate, Object: o.Name})
+	}
+}
+
+// addClaimActs adds deletions of the claims that pods have of their own. These pods may have other
+// acts as well.
+func (g *generator) addClaimActs(a *ActorRange) {
+	var claims []Act
+	for i := range g.plan.Spec.Pods {
+		p := &g.plan.Spec.Pods[i]
+		pod, err := p.BoundPod()
+		if !p.API || err != nil {
+			continue
+		}
+		for k := range pod.Spec.Volumes {
+			if v := &pod.Spec.Volumes[k]; v.Ephemeral != nil {
+				claims = append(claims, Act{Verb: VerbDelete, Pod: p.Name, Volume: v.Name})
+			}
+		}
+	}
+	r := g.stream("actors claims")
+	for range g.occurrences("claims", a.Claims, a.Always) {
+		if len(claims) > 0 {
+			g.addAct(g.randomTime(r), claims[r.IntN(len(claims))])
+		}
 	}
 }
 

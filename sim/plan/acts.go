@@ -7,12 +7,13 @@ import (
 )
 
 // Act is one write that a user or a controller makes at the API server, or a change of the
-// machine's date. Its target is exactly one
-// of: a pod, by the name of an entry of pods (if that is a static pod, its mirror pod); an object,
-// by the name of an entry of objects; or the Node.
+// machine's date. Its target is exactly one of: a pod, by the name of an entry of pods (if that is
+// a static pod, its mirror pod), or the claim of a volume of one; an object, by the name of an
+// entry of objects; or the Node.
 type Act struct {
 	Verb   Verb   `json:"do"`
 	Pod    string `json:"pod,omitempty"`
+	Volume string `json:"volume,omitempty"` // of delete: a generic ephemeral volume of the pod
 	Object string `json:"object,omitempty"`
 	Node   bool   `json:"node,omitempty"`
 
@@ -99,6 +100,8 @@ func (a *Act) validate(s *Spec) error {
 		return errors.New("patch: want one with do: patch, resize or end, and only there")
 	case a.Verb == VerbResize && (p == nil || !p.API):
 		return errors.New("pod: only a pod of the API server is resized")
+	case a.Volume != "" && (a.Verb != VerbDelete || p == nil || !p.API || a.Grace != nil):
+		return errors.New("volume: only for the removal of the claim of a pod of the API server")
 	case a.Grace != nil && (a.Verb != VerbDelete || a.Pod == ""):
 		return errors.New("grace: only for the removal of a pod")
 	}

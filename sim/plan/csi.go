@@ -21,10 +21,32 @@ type CSIDriver struct {
 	NoStats     bool `json:"noStats,omitempty"`     // without GET_VOLUME_STATS
 	Condition   bool `json:"condition,omitempty"`   // with VOLUME_CONDITION
 
+	// StageSecret and PublishSecret are whether the volumes that are provisioned name the Secrets
+	// StageSecretName and PublishSecretName, with which the driver is to stage and to publish them.
+	StageSecret   bool `json:"stageSecret,omitempty"`
+	PublishSecret bool `json:"publishSecret,omitempty"`
+
 	// Hangs is for how many calls for volumes the driver does not answer; -1: all.
 	Hangs int `json:"hangs,omitempty"`
 	// Lies is how many of its first publishes do nothing, and succeed.
 	Lies int `json:"lies,omitempty"`
+}
+
+// The Secrets that provisioned volumes name, in the namespace default.
+const (
+	StageSecretName   = "stage-secret"
+	PublishSecretName = "publish-secret"
+)
+
+// CSIDriverNamed returns what the driver of a name can do when it first starts; nil if the plan has
+// none.
+func (s *Spec) CSIDriverNamed(name string) *CSIDriver {
+	for _, h := range s.Happenings {
+		if h.Plugin != nil && h.Plugin.Driver != nil && h.Plugin.Name == name {
+			return h.Plugin.Driver
+		}
+	}
+	return nil
 }
 
 // HasCSIDriver reports whether a plan has a CSI driver of a name at some time; any, if the name is
@@ -56,13 +78,16 @@ const CinderDriver = "cinder.csi.openstack.org"
 // csi-N.test. One that ends or is replaced is there again before the faults heal.
 type CSIRange struct {
 	Drivers Count `json:"drivers,omitempty"`
-	Cinder  bool  `json:"cinder,omitempty"` // CinderDriver is there as well, after the others
+	Cinder  bool  `json:"cinder,omitempty"` // CinderDriver is there as well, if others are
 	Late    Share `json:"late,omitempty"`   // of drivers that are not there before the agent
 
 	NoStage     Share `json:"noStage,omitempty"` // as in CSIDriver, of drivers
 	MultiWriter Share `json:"multiWriter,omitempty"`
 	MountGroup  Share `json:"mountGroup,omitempty"`
 	NoStats     Share `json:"noStats,omitempty"`
+
+	StageSecret   Share `json:"stageSecret,omitempty"`
+	PublishSecret Share `json:"publishSecret,omitempty"`
 
 	Restarts Count `json:"restarts,omitempty"` // of a driver's process
 	Down     Span  `json:"down,omitempty"`     // until it is there again
@@ -94,7 +119,7 @@ func (g *generator) addCSIDrivers() {
 		return
 	}
 	r := g.stream("csi drivers")
-	abilities := g.stream("csi abilities")
+	abilities, secrets := g.stream("csi abilities"), g.stream("csi secrets")
 	var drivers []*csiDriverPlan
 	var names []string
 	for i := range c.Drivers.draw(r) {
@@ -107,7 +132,8 @@ func (g *generator) addCSIDrivers() {
 		d := &csiDriverPlan{name: name, is: CSIDriver{
 			NoStage: c.NoStage.drawBool(r), MultiWriter: c.MultiWriter.drawBool(r),
 			MountGroup: c.MountGroup.drawBool(r), Condition: true,
-			NoStats: c.NoStats.drawBool(abilities)}}
+			NoStats:     c.NoStats.drawBool(abilities),
+			StageSecret: c.StageSecret.drawBool(secrets), PublishSecret: c.PublishSecret.drawBool(secrets)}}
 		drivers = append(drivers, d)
 		at := Duration(0)
 		if c.Late.drawBool(r) {

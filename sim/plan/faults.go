@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
@@ -25,6 +26,12 @@ type FaultWindow struct {
 	Pod string `json:"pod,omitempty"`
 	// Kind is the kind of the errors of error-before and error-after; absent: one is drawn for each.
 	Kind world.ErrorKind `json:"kind,omitempty"`
+	// Nth is which of the calls that the window may affect is the only one that it does; zero: each.
+	Nth int `json:"nth,omitempty"`
+	// Forever is set if the window never ends: the pod can never be made. Only calls that make
+	// something fail like that, so the pod has to go without a trace once it is not desired any more,
+	// and all others have to be as if it were not there.
+	Forever bool `json:"forever,omitempty"`
 }
 
 // FaultRange is one class of faults between the agent and its ports.
@@ -38,6 +45,15 @@ type FaultRange struct {
 	Always      bool       `json:"always,omitempty"` // in every seed
 	Path        string     `json:"path,omitempty"`   // of path-hangs
 	At          *Span      `json:"at,omitempty"`     // when a window begins; absent: at any time
+
+	// Seeds is the share of the seeds that have the range at all; absent: each.
+	Seeds *Share `json:"seeds,omitempty"`
+	// OnePod, OneKind and OneCall are the shares of the windows that are about one pod, that have
+	// errors of one kind, and that affect one call only.
+	OnePod  Share `json:"onePod,omitempty"`
+	OneKind Share `json:"oneKind,omitempty"`
+	OneCall Share `json:"oneCall,omitempty"`
+	Forever bool  `json:"forever,omitempty"` // as in FaultWindow; each window is about one pod
 }
 
 // FaultClass is a kind of fault.
@@ -105,6 +121,18 @@ var errorKinds = map[FaultClass][]world.ErrorKind{
 	FaultErrorAfter: {world.KindUnavailable, world.KindTimeout, world.KindInternal},
 }
 
+// makingCalls are those that may fail for ever: they make a pod, and none of them is needed to
+// remove it.
+var makingCalls = []string{"RunPodSandbox", "CreateContainer", "StartContainer"}
+
+// isClaim reports whether an error says what is so. Of some calls that would be a lie that no port
+// tells, such as that the machine shuts down (DelayShutdown with KindConflict), that there is no
+// Node, or that a status of a pod is not valid: a range that is to have such kinds names its calls.
+func isClaim(kind world.ErrorKind) bool {
+	return slices.Contains([]world.ErrorKind{world.KindNotFound, world.KindExists,
+		world.KindConflict, world.KindInvalid}, kind)
+}
+
 // IsAPICall reports whether a call goes to the API server.
 func IsAPICall(call string) bool { return slices.Contains(apiCalls, call) }
 
@@ -152,6 +180,10 @@ func (g *generator) addFaults() {
 		class := fmt.Sprintf("%s-%d", f.Class, i)
 		r := g.stream("fault " + class)
 		weight := g.swarmWeight(class, f.Always)
+		narrow := g.stream("narrow " + class)
+		if f.Seeds != nil && !f.Seeds.drawBool(narrow) {
+			continue
+		}
 		for n := range g.occurrences(class, f.Windows, f.Always) {
 			at, w := g.randomTime(r), &FaultWindow{
 				ID: fmt.Sprintf("%s-%d", class, n), For: Duration(f.For.draw(r)),
@@ -161,9 +193,45 @@ func (g *generator) addFaults() {
 			if f.At != nil {
 				at = Duration(f.At.draw(r))
 			}
-			g.add(at, w)
+			if g.narrowFault(narrow, f, w) {
+				g.add(at, w)
+			}
 		}
 	}
+}
+
+// callsToSkip is the most calls that a window passes over before the only one that it affects.
+const callsToSkip = 5
+
+// narrowFault makes a window one of one pod, one kind of error, or one call, as the range says. It
+// returns false if the window has to be about a pod, and there is none.
+func (g *generator) narrowFault(r *rand.Rand, f *FaultRange, w *FaultWindow) bool {
+	if f.OnePod.drawBool(r) || f.Forever {
+		var pods []string
+		for i := range g.plan.Spec.Pods {
+			if p := &g.plan.Spec.Pods[i]; p.Hostile == nil && p.Panics == 0 {
+				pods = append(pods, p.Name)
+			}
+		}
+		if len(pods) > 0 {
+			w.Pod = pods[r.IntN(len(pods))]
+		}
+	}
+	kinds := slices.Clone(errorKinds[w.Class])
+	if len(w.Calls) == 0 {
+		kinds = slices.DeleteFunc(kinds, isClaim)
+	}
+	if f.OneKind.drawBool(r) && len(kinds) > 0 {
+		w.Kind = kinds[r.IntN(len(kinds))]
+	}
+	if f.OneCall.drawBool(r) {
+		w.Nth, w.Probability = 1+r.IntN(callsToSkip), 1
+		if len(w.Calls) > 0 {
+			w.Calls = []string{w.Calls[r.IntN(len(w.Calls))]}
+		}
+	}
+	w.Forever = f.Forever
+	return w.Pod != "" || !f.Forever
 }
 
 // Length implements Deed.
@@ -183,10 +251,35 @@ func (w *FaultWindow) validate(s *Spec) error {
 	case w.Kind != "" && !slices.Contains(errorKinds[w.Class], w.Kind):
 		return fmt.Errorf("kind: want one of %v for %s, have %q", errorKinds[w.Class], w.Class, w.Kind)
 	}
+	if err := w.validateForever(); err != nil {
+		return err
+	}
 	if err := validatePath(w.Class, w.Path); err != nil {
 		return err
 	}
 	return validateClass(w.Class, w.Calls)
+}
+
+func (w *FaultWindow) validateForever() error {
+	isOther := func(call string) bool { return !slices.Contains(makingCalls, call) }
+	switch {
+	case w.Nth < 0:
+		return fmt.Errorf("nth: want no negative number, have %d", w.Nth)
+	case !w.Forever:
+		return nil
+	case w.Pod == "" || w.Class != FaultErrorBefore || w.Nth != 0:
+		return fmt.Errorf("forever: want a pod, the class %s and no nth", FaultErrorBefore)
+	case len(w.Calls) == 0 || slices.ContainsFunc(w.Calls, isOther):
+		return fmt.Errorf("forever: want calls of %v, have %v", makingCalls, w.Calls)
+	}
+	return nil
+}
+
+// IsForever reports whether a pod of the plan can never be made, by the name of its entry.
+func (s *Spec) IsForever(entry string) bool {
+	return slices.ContainsFunc(s.Happenings, func(h Happening) bool {
+		return h.Fault != nil && h.Fault.Forever && h.Fault.Pod == entry
+	})
 }
 
 func validateClass(class FaultClass, calls []string) error {

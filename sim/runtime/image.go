@@ -62,6 +62,17 @@ func (r *Runtime) listImages() *runtimeapi.ListImagesResponse {
 	return list
 }
 
+// PresentImages returns the references of the images that are present, sorted.
+func (r *Runtime) PresentImages() []string {
+	var refs []string
+	for _, name := range slices.Sorted(maps.Keys(r.images)) {
+		if img := r.images[name]; img.present && name == img.ref {
+			refs = append(refs, name)
+		}
+	}
+	return refs
+}
+
 // message returns the image as the CRI reports it.
 func (img *image) message() *runtimeapi.Image {
 	message := &runtimeapi.Image{

@@ -61,14 +61,16 @@ func (r *Runtime) finishSandbox(call *wire.Call, s *sandbox) {
 		call.Fail(call.Outcome.ErrorAfter)
 		return
 	}
+	var addresses []string
 	if !s.usesHostNetwork() {
 		r.sandboxCount++
 		s.IP = fmt.Sprintf("10.88.%d.%d", r.sandboxCount/250%250, r.sandboxCount%250+2)
+		addresses = append(addresses, s.IP)
 	}
 	s.State = ready
 	r.enterCgroup(s)
 	r.addSandbox(s)
-	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxReady})
+	r.recordSandboxFact(s, truth.Fact{Kind: truth.SandboxReady, Addresses: addresses})
 	r.emitEvent(s.ID, s.ID, eventCreated)
 	r.emitEvent(s.ID, s.ID, eventStarted)
 	call.Reply(&runtimeapi.RunPodSandboxResponse{PodSandboxId: s.ID})

@@ -185,6 +185,8 @@ type Fact struct {
 	// are in the file that the container had open last.
 	Message, LogTail string
 
+	Addresses []string `json:",omitempty"` // of SandboxReady: those in a network of its own
+
 	// Of SandboxCreated: the sandbox's cgroup, and the IDs of its user namespace.
 	Cgroup string
 	IDs    IDs

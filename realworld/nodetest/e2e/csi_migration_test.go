@@ -37,10 +37,11 @@ func (c *csiSuite) testMigratedVolumes(t *testing.T) {
 	c.restartAgent(t)
 	c.createPods(t, second)
 	c.waitReady(t, second)
-	c.deletePods(t, first, second)
+	c.deletePods(t, first)
 	for path, want := range map[string]string{"/disk/file": "claimed", "/own/file": "own"} {
 		c.expectFile(t, second, path, want)
 	}
+	c.deletePods(t, second)
 	c.waitReleased(t)
 	for _, handle := range []string{claimed, own} {
 		if n := driver.count(t, "NodeUnstageVolume", handle); n != 1 {

@@ -1,0 +1,111 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
+)
+
+// csiRepublish fires when a volume of a pod that runs has not been published again for long,
+// although its CSIDriver asks for it and nothing has gone wrong, and when one is published again
+// although the last call has just succeeded. A driver that hangs, and a call that has failed, delay
+// the next one.
+type csiRepublish struct{}
+
+func (*csiRepublish) describe() Entry {
+	return Entry{"csi-republish", "A volume whose CSIDriver asks for that is published again once a " +
+		"minute while its pod runs, and not more often."}
+}
+
+const (
+	// csiRepublishBound is how long a volume may be without a call: the back-off after a failure, a
+	// period, and a token that is renewed.
+	csiRepublishBound = 4 * time.Minute
+	// csiRepublishPeriod is the least time from an answer to the next call of one agent.
+	csiRepublishPeriod = time.Minute - time.Second
+)
+
+// csiRepublished is the last call that has published a volume at a target.
+type csiRepublished struct {
+	deadline time.Time // until when the agent waits for the answer, or when it came
+	isDone   bool      // this agent knows that it has succeeded
+}
+
+// noteRepublished notes a call that publishes a volume, and finds one that comes too early.
+func (m *model) noteRepublished(now time.Time, eff *world.Effect) *finding {
+	switch call := eff.Body.(type) {
+	case *world.UnpublishVolume:
+		delete(m.csi.republished, call.TargetPath)
+	case *world.PublishVolume:
+		last := m.csi.republished[call.TargetPath]
+		m.csi.republished[call.TargetPath] = csiRepublished{deadline: eff.Deadline}
+		_, isPublished := m.csi.published[call.TargetPath]
+		if !last.isDone || !isPublished || now.Sub(last.deadline) >= csiRepublishPeriod ||
+			m.lastFault(now).After(last.deadline.Add(-csiRepublishPeriod)) {
+			return nil
+		}
+		return findingf("PublishVolume is called for %s at %s %v after it has succeeded", call.Handle,
+			call.TargetPath, now.Sub(last.deadline))
+	}
+	return nil
+}
+
+// republishAnswered notes the answer of a call.
+func (m *model) republishAnswered(now time.Time, call csiInFlight, ev *world.Event) {
+	if call.call == "PublishVolume" {
+		m.csi.republished[call.target] = csiRepublished{deadline: now, isDone: ev.Err == nil}
+	}
+}
+
+// checkServed finds a volume that should have been published again by now.
+func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
+	since := now.Add(-csiRepublishBound)
+	if m.agentDown || m.agentStartedAt.After(since) || m.lastFault(now).After(since) {
+		return nil
+	}
+	// A volume that this agent has found counts as published when it started.
+	for _, target := range slices.Sorted(maps.Keys(m.csi.published)) {
+		is, p := m.csi.published[target], m.podOfTarget(target)
+		d := m.csi.drivers[is.driver]
+		if d == nil || !isTrue(d.Spec.RequiresRepublish) || p == nil || p.spec == nil ||
+			p.spec.DeletionTimestamp != nil || p.specChanged || p.liveContainers == 0 ||
+			m.isRepublishDelayed(p, is, since) {
+			continue
+		}
+		if last := m.csi.republished[target].deadline; last.Before(since) {
+			return findingf("%s of %s has not been published again since %s", is.csiName, p,
+				lastTime(last))
+		}
+	}
+	return nil
+}
+
+// isRepublishDelayed reports whether there was a reason since a time not to publish a volume again.
+func (m *model) isRepublishDelayed(p *pod, is csiPlace, since time.Time) bool {
+	other, isBusy := m.csi.inFlight[is.csiName]
+	states := m.csi.driverStates[is.driver]
+	return is.since.After(since) || p.lastStartedAt.After(since) ||
+		m.isCSIDriverAway(m.now, is.driver, csiRepublishBound) || m.mayChangeGroup(m.now, is.csiName) ||
+		isBusy && other.deadline.After(since) ||
+		len(states) > 1 && states[len(states)-2].until.After(since) || m.lacksSecret(p, since)
+}
+
+// lacksSecret reports whether a Secret that a volume of a pod needs has not existed all the time.
+func (m *model) lacksSecret(p *pod, since time.Time) bool {
+	for i := range p.spec.Spec.Volumes {
+		for _, ref := range m.csiSecretsOf(p.spec, &p.spec.Spec.Volumes[i]) {
+			if ref == nil {
+				continue
+			}
+			name := objectKey(world.ResourceSecrets, ref.Namespace, ref.Name)
+			if m.objectHistory.current(ref) == nil || m.objectHistory.changedAt[name].After(since) {
+				return true
+			}
+		}
+	}
+	return false
+}
