@@ -2839,7 +2839,7 @@ var mutants = []mutant{
 		file:     "core/node/inuse.go",
 		old:      " && (n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
 		new:      "\n",
-		scenario: "csi-churn", seeds: "466-485",
+		scenario: "csi-churn", seeds: "511-530",
 	},
 	{
 		name:     "a late write may take a volume back",
