@@ -81,7 +81,7 @@ var pureModules = []string{
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
 	"k8s.io/cri-api/pkg/apis/runtime/v1",
 	"k8s.io/csi-translation-lib", // volumes of in-tree kinds; logs to the logger that it is given
-	"k8s.io/kubelet/config/v1", // of the plugins that provide credentials
+	"k8s.io/kubelet/config/v1",   // of the plugins that provide credentials
 	"k8s.io/kubelet/config/v1beta1",
 	"k8s.io/kubelet/pkg/apis/credentialprovider/v1",
 	"k8s.io/utils/cpuset",
