@@ -47,6 +47,7 @@ type attachment struct {
 	name   string // of the VolumeAttachment
 	driver string
 	unique v1.UniqueVolumeName
+	source storagev1.VolumeAttachmentSource // how the VolumeAttachment names the volume
 }
 
 // startAttacher starts the controllers, if a plan has volumes that they may attach.
@@ -65,8 +66,10 @@ func (r *run) startAttacher() {
 }
 
 // attachmentOf returns the attachment of a volume of a CSI driver.
-func attachmentOf(c *v1.CSIPersistentVolumeSource) attachment {
+func attachmentOf(c *v1.CSIPersistentVolumeSource,
+	source storagev1.VolumeAttachmentSource) attachment {
 	return attachment{name: attachmentName(c.Driver, c.VolumeHandle), driver: c.Driver,
+		source: source,
 		unique: v1.UniqueVolumeName("kubernetes.io/csi/" + c.Driver + "^" + c.VolumeHandle)}
 }
 
@@ -94,10 +97,8 @@ func (r *run) isAttached(driver, handle string) bool {
 	return a != nil && a.Status.Attached
 }
 
-// neededAttachments returns the attachments that the pods of the node need, once each, with their
-// sources.
-func (r *run) neededAttachments() (needed []attachment,
-	sources []storagev1.VolumeAttachmentSource) {
+// neededAttachments returns the attachments that the pods of the node need, once each.
+func (r *run) neededAttachments() (needed []attachment) {
 	for _, o := range r.server.Objects(world.ResourcePods) {
 		pod := o.Pod
 		if pod.Spec.NodeName != plan.NodeName || pod.Status.Phase == v1.PodSucceeded ||
@@ -109,13 +110,17 @@ func (r *run) neededAttachments() (needed []attachment,
 			if pv == nil || pv.Spec.CSI == nil || !r.needsAttachment(pv.Spec.CSI.Driver) {
 				continue
 			}
-			a := attachmentOf(pv.Spec.CSI)
-			if !slices.Contains(needed, a) {
-				needed, sources = append(needed, a), append(sources, source)
+			if a := attachmentOf(pv.Spec.CSI, source); !isAmong(needed, a) {
+				needed = append(needed, a)
 			}
 		}
 	}
-	return needed, sources
+	return needed
+}
+
+// isAmong reports whether a list has the attachment of the same volume.
+func isAmong(list []attachment, a attachment) bool {
+	return slices.ContainsFunc(list, func(other attachment) bool { return other.name == a.name })
 }
 
 // volumeOf returns the PersistentVolume of a volume of a pod, and how an attachment names it; nil
@@ -182,10 +187,10 @@ func (r *run) reconcileAttachments() {
 	if node == nil {
 		return
 	}
-	needed, sources := r.neededAttachments()
-	for i, a := range needed {
+	needed := r.neededAttachments()
+	for _, a := range needed {
 		delete(r.attacher.unwanted, a.name)
-		r.attach(a, sources[i])
+		r.attach(a)
 	}
 	var attached []v1.AttachedVolume
 	for _, o := range r.server.Objects(world.ResourceAttachments) {
@@ -194,8 +199,8 @@ func (r *run) reconcileAttachments() {
 		if source == nil {
 			continue
 		}
-		at := attachmentOf(source)
-		isNeeded := slices.Contains(needed, at)
+		at := attachmentOf(source, a.Spec.Source)
+		isNeeded := isAmong(needed, at)
 		if !isNeeded && r.mayDetach(node, at) {
 			r.detach(at)
 			continue
@@ -212,12 +217,12 @@ func (r *run) reconcileAttachments() {
 }
 
 // attach creates the attachment, and has it attached some time later.
-func (r *run) attach(a attachment, source storagev1.VolumeAttachmentSource) {
+func (r *run) attach(a attachment) {
 	if r.server.Object(world.ResourceAttachments, "", a.name).Attachment == nil {
 		r.adminWrite("attach-detach controller", &world.CreateObject{Object: world.Object{
 			Attachment: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: a.name},
 				Spec: storagev1.VolumeAttachmentSpec{Attacher: a.driver, NodeName: plan.NodeName,
-					Source: source}}}})
+					Source: a.source}}}})
 		r.attacher.attachesMade++
 		takes := wire.Stream(r.plan.Seed, fmt.Sprint("attachment ", r.attacher.attachesMade)).
 			Int64N(int64(attachTakesMost))

@@ -288,18 +288,20 @@ func find(owner keyring.Owner, answers []RoundAnswer, image string) ([]Found, er
 func decodeFiles(files []world.DockerConfigFile) (map[string]keyring.Credential, error) {
 	var problems []string
 	for _, file := range files {
-		found, err := map[string]keyring.Credential(nil), error(nil)
-		if file.Err != nil {
-			err = errors.New(file.Err.Message)
-		} else {
-			found, err = keyring.DecodeFile(file.Data, path.Base(file.Path) == ".dockercfg")
-		}
+		found, err := decodeFile(file)
 		if err == nil {
 			return found, problemOf(problems)
 		}
 		problems = append(problems, fmt.Sprintf("%s: %s", file.Path, budget.CutMessage(err.Error())))
 	}
 	return nil, problemOf(problems)
+}
+
+func decodeFile(file world.DockerConfigFile) (map[string]keyring.Credential, error) {
+	if file.Err != nil {
+		return nil, errors.New(file.Err.Message)
+	}
+	return keyring.DecodeFile(file.Data, path.Base(file.Path) == ".dockercfg")
 }
 
 // problemOf returns an error for the files that are passed over; nil if there is none.

@@ -186,16 +186,16 @@ func TestAnyVolumeIsTranslated(t *testing.T) {
 			case *v1.CinderVolumeSource:
 				inTree.Cinder = s
 			}
+			var pods []*Pod
 			if volume != (v1.PersistentVolumeSource{}) {
 				pv := v1.PersistentVolumeSpec{PersistentVolumeSource: volume}
 				fill.Fill(&pv.NodeAffinity)
-				pod := claimed(pv)
-				if _, known, _ := pod.backingOf(&pod.Spec.Spec.Volumes[0]); known {
-					translated++
-				}
+				pods = append(pods, claimed(pv))
 			}
 			if inTree != (v1.VolumeSource{}) {
-				pod := inline(inTree)
+				pods = append(pods, inline(inTree))
+			}
+			for _, pod := range pods {
 				if _, known, _ := pod.backingOf(&pod.Spec.Spec.Volumes[0]); known {
 					translated++
 				}

@@ -27,7 +27,7 @@ func (*csiExpand) checkFact(m *model, f *truth.Fact) *finding {
 	before, after := f.Write.Before.Claim, f.Write.After.Claim
 	have, allocated := after.Status.Capacity.Storage(), after.Status.AllocatedResources.Storage()
 	volume := m.volumes.volumes[after.Spec.VolumeName]
-	name, isCSI := csiSource(volume)
+	name, isCSI := csiNameOf(volume)
 	if have.Cmp(*before.Status.Capacity.Storage()) == 0 || !isCSI {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (m *model) isOfExpansion(request any) bool {
 			awaitsExpansion(m.volumes.claims[r.Namespace+"/"+r.Name])
 	case *api.ExpandVolume:
 		for _, claim := range m.volumes.claims { //ordered: whether there is one
-			name, isCSI := csiSource(m.volumes.volumes[claim.Spec.VolumeName])
+			name, isCSI := csiNameOf(m.volumes.volumes[claim.Spec.VolumeName])
 			if isCSI && name.handle == r.Handle && awaitsExpansion(claim) {
 				return true
 			}

@@ -207,7 +207,7 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 			continue
 		}
 		pv := m.volumes.volumes[claim.Spec.VolumeName]
-		if source, isCSI := csiSource(pv); isCSI {
+		if source, isCSI := csiNameOf(pv); isCSI {
 			add(v, source, pv.Name,
 				pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock)
 		}
@@ -236,8 +236,8 @@ func csiSourceOf(pv *v1.PersistentVolume) *v1.CSIPersistentVolumeSource {
 	return nil
 }
 
-// csiSource returns which volume of a CSI driver a persistent volume is; false if it is none.
-func csiSource(pv *v1.PersistentVolume) (csiName, bool) {
+// csiNameOf returns which volume of a CSI driver a persistent volume is; false if it is none.
+func csiNameOf(pv *v1.PersistentVolume) (csiName, bool) {
 	source := csiSourceOf(pv)
 	if source == nil {
 		return csiName{}, false

@@ -131,7 +131,7 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	if volume == nil {
 		return nil
 	}
-	if source, isCSI := csiSource(volume); isCSI {
+	if source, isCSI := csiNameOf(volume); isCSI {
 		return csiBacking(source, podDir, volume.Name, readOnly)
 	}
 	switch s := &volume.Spec; {
