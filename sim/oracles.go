@@ -50,6 +50,7 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		NodeUsage:       func() world.NodeMeasured { return r.host.Measure() },
 		ContainerMemory: func(id string) int64 { return r.runtime.ContainerMemory(id) },
 		IsDeviceHeld:    func(path string) bool { return r.disk.IsHeld(path) },
+		Exists:          func(path string) bool { return r.disk.Exists(path) },
 		DeviceAt: func(path string) (string, bool) {
 			at, isMounted := r.disk.MountedAt(path)
 			return at.Source, isMounted

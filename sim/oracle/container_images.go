@@ -87,7 +87,20 @@ func (m *model) runsAs(spec *v1.Pod, c *v1.Container) (user string, forbiddenRoo
 
 // cannotBeCreated reports whether a container is never created.
 func (p *pod) cannotBeCreated(c *v1.Container) bool {
-	return p.isForbiddenRoot(c) || p.cannotGetImages(c)
+	return p.isForbiddenRoot(c) || p.cannotGetImages(c) || p.lacksHostDirectory(c)
+}
+
+// lacksHostDirectory reports whether a container mounts a sub-path of a directory of the node that
+// does not exist, and that the agent must not create.
+func (p *pod) lacksHostDirectory(c *v1.Container) bool {
+	exists := p.model.opts.Exists
+	return exists != nil && slices.ContainsFunc(c.VolumeMounts, func(mount v1.VolumeMount) bool {
+		return (mount.SubPath != "" || mount.SubPathExpr != "") &&
+			slices.ContainsFunc(p.spec.Spec.Volumes, func(v v1.Volume) bool {
+				return v.Name == mount.Name && v.HostPath != nil && !exists(v.HostPath.Path) &&
+					(v.HostPath.Type == nil || *v.HostPath.Type == v1.HostPathUnset)
+			})
+	})
 }
 
 // isForbiddenRoot reports whether a container can never be created, because it must not run as

@@ -33,6 +33,14 @@ var settleCases = []struct {
 		s.setDesired(spec("u1", always, "app"))
 		s.create(s.sandbox("u1", 0), "app", 0)
 	}},
+	{"a sub-path of a directory that nobody creates", "", func(s *script) {
+		s.waitForHostDirectory(false, v1.HostPathUnset)
+	}},
+	{"a sub-path of a directory that the agent is to create", "app was never created",
+		func(s *script) { s.waitForHostDirectory(false, v1.HostPathDirectoryOrCreate) }},
+	{"a sub-path of a directory that exists", "app was never created", func(s *script) {
+		s.waitForHostDirectory(true, v1.HostPathUnset)
+	}},
 	{"waiting for its restart", "", func(s *script) {
 		first := s.startPod(always)
 		first.exit(1, truth.CauseSelf)
@@ -144,6 +152,19 @@ var settleCases = []struct {
 		s.PodNoLongerDesired(s.now, "u1")
 		s.serve("u1", v1.PodFailed)
 	}},
+}
+
+// waitForHostDirectory has a pod in a sandbox whose container mounts a sub-path of a directory.
+func (s *script) waitForHostDirectory(exists bool, kind v1.HostPathType) {
+	s.model.opts.Exists = func(string) bool { return exists }
+	s.setDesired(spec("u1", always, "app"))
+	pod := &s.pods["u1"].Spec
+	pod.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+		HostPath: &v1.HostPathVolumeSource{Path: "/mnt", Type: &kind}}}}
+	pod.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", SubPath: "of"}}
+	s.sandbox("u1", 0)
+	s.wait(6)
+	s.serve("u1", v1.PodPending)
 }
 
 func TestUnsettled(t *testing.T) {

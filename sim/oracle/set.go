@@ -44,6 +44,8 @@ type Options struct {
 	DeviceAt func(path string) (source string, isMounted bool)
 	// IsDeviceHeld reports whether the device at a path is kept open. Nil: that is not checked.
 	IsDeviceHeld func(path string) bool
+	// Exists reports whether something is at a path. Nil: everything is.
+	Exists func(path string) bool
 	// ReadFile returns the content of a file, and false if the file does not exist. Nil: content is
 	// not checked.
 	ReadFile func(path string) ([]byte, bool)
