@@ -815,7 +815,7 @@ var mutants = []mutant{
 			"			cleanup.Files = []string{node.MessageFilePath(p.UID, c.Name, c.Restarts)}",
 		new: "if cleanup.LogsRemoved = true; cleanup.LogsRemoved {\n" +
 			"			cleanup.Files = append(cleanup.Files, node.MessageFilePath(p.UID, c.Name, c.Restarts))",
-		scenario: "logs", seeds: "187-206",
+		scenario: "logs", seeds: "300-320",
 	},
 	{
 		// A removal that the core has abandoned continues, and removes what was created there again.
@@ -3209,7 +3209,7 @@ var mutants = []mutant{
 		file:     "core/node/status.go",
 		old:      "	problems = append(problems, network...)\n",
 		new:      "	problems = append(problems, network[:0]...)\n",
-		scenario: "mix", seeds: "1-300",
+		scenario: "mix", seeds: "90-120",
 	},
 	{
 		name:     "a Node under pressure has the reason of one without",

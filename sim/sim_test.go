@@ -57,7 +57,7 @@ func TestScenariosHold(t *testing.T) {
 	for _, s := range loadAll(t) {
 		t.Run(s.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(deterministicSeeds + 1); seed <= 15; seed++ {
+			for seed := uint64(deterministicSeeds + 1); seed <= 10; seed++ {
 				checkHolds(t, s, seed, run(t, generate(t, s, seed), sim.Options{}))
 			}
 		})
@@ -72,7 +72,7 @@ func checkHolds(t *testing.T, s *plan.Scenario, seed uint64, verdict *sim.Verdic
 }
 
 // deterministicSeeds is of how many seeds of each scenario TestDeterminism compares two runs.
-const deterministicSeeds = 4
+const deterministicSeeds = 3
 
 // breakDown panics as an oracle with a bug does.
 func breakDown(f truth.Fact) {
@@ -95,7 +95,10 @@ func TestPanicOfAnOracle(t *testing.T) {
 
 // Every run of a plan has the same events and effects.
 func TestDeterminism(t *testing.T) {
-	for _, s := range loadAll(t) {
+	for i, s := range loadAll(t) {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
 		t.Run(s.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= determinismSeeds(deterministicSeeds); seed++ {
@@ -116,7 +119,7 @@ func TestDeterminismOverRestore(t *testing.T) {
 	for _, s := range loadAll(t) {
 		t.Run(s.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= determinismSeeds(3); seed++ {
+			for seed := uint64(1); seed <= determinismSeeds(2); seed++ {
 				p := generate(t, s, seed)
 				restore := sim.Options{RestoreAfter: func(event uint64) bool {
 					return (event*2654435761^seed)%17 == 0
@@ -132,7 +135,7 @@ func TestDeterminismOverRestore(t *testing.T) {
 }
 
 // determinismSeeds returns how many seeds are run twice: fewer under the race detector, which takes
-// ten times as long (hack/test.sh passes -short then).
+// ten times as long (hack/test.sh passes -short then), and runs every third scenario.
 func determinismSeeds(all uint64) uint64 {
 	if testing.Short() {
 		return 1
