@@ -29,7 +29,7 @@ type csiDriver struct {
 
 // newCSIDriver returns a driver of a name for an agent, which is not started. Its volumes are
 // removed when the test ends, or by a guard process if the test process is killed.
-func newCSIDriver(t *testing.T, a *agent, name string, more ...string) *csiDriver {
+func newCSIDriver(t testing.TB, a *agent, name string, more ...string) *csiDriver {
 	t.Helper()
 	for _, program := range []string{"losetup", "mkfs.ext4"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -66,7 +66,7 @@ func newCSIDriver(t *testing.T, a *agent, name string, more ...string) *csiDrive
 }
 
 // start starts the driver with faults.
-func (d *csiDriver) start(t *testing.T, faults ...string) {
+func (d *csiDriver) start(t testing.TB, faults ...string) {
 	t.Helper()
 	d.Args = slices.Clone(d.args)
 	for _, fault := range faults {
@@ -78,7 +78,7 @@ func (d *csiDriver) start(t *testing.T, faults ...string) {
 }
 
 // log returns the output of all runs of the driver.
-func (d *csiDriver) log(t *testing.T) string {
+func (d *csiDriver) log(t testing.TB) string {
 	t.Helper()
 	data, err := os.ReadFile(d.LogFile)
 	if err != nil && !os.IsNotExist(err) {
@@ -118,7 +118,7 @@ func (d *csiDriver) countDelays(t *testing.T, call string) (n int) {
 }
 
 // makeVolume has the driver make a volume, and returns its handle.
-func (d *csiDriver) makeVolume(t *testing.T, name string) string {
+func (d *csiDriver) makeVolume(t testing.TB, name string) string {
 	t.Helper()
 	var handle string
 	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
@@ -135,7 +135,7 @@ func (d *csiDriver) makeVolume(t *testing.T, name string) string {
 }
 
 // removeVolume has the driver remove a volume, which it refuses while the volume is staged.
-func (d *csiDriver) removeVolume(t *testing.T, handle string) {
+func (d *csiDriver) removeVolume(t testing.TB, handle string) {
 	t.Helper()
 	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
 		_, err := controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: handle})
@@ -157,7 +157,7 @@ func (d *csiDriver) volumes(t *testing.T) (handles []string) {
 }
 
 // control makes a call to the driver's controller service, as a sidecar would.
-func (d *csiDriver) control(t *testing.T,
+func (d *csiDriver) control(t testing.TB,
 	call func(context.Context, csi.ControllerClient) error) {
 	t.Helper()
 	conn, err := grpc.NewClient("unix:"+d.endpoint,

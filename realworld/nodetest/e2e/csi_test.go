@@ -77,7 +77,7 @@ func TestCSI(t *testing.T) {
 }
 
 // createDriverObject creates the CSIDriver of a driver.
-func (c *csiSuite) createDriverObject(t *testing.T, name string, attachRequired bool) {
+func (c *csiSuite) createDriverObject(t testing.TB, name string, attachRequired bool) {
 	t.Helper()
 	_, err := c.api.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -189,7 +189,7 @@ func (c *csiSuite) deletePods(t *testing.T, pods ...*v1.Pod) {
 }
 
 // waitReleased waits until nothing of any pod and of any volume is left on the node.
-func (c *csiSuite) waitReleased(t *testing.T) {
+func (c *csiSuite) waitReleased(t testing.TB) {
 	t.Helper()
 	var left []string
 	deadline := time.Now().Add(porttest.Patience)
@@ -203,7 +203,7 @@ func (c *csiSuite) waitReleased(t *testing.T) {
 
 // volumesLeft returns the mounts, directories and loop devices of CSI volumes, and the directories
 // of pods.
-func (c *csiSuite) volumesLeft(t *testing.T) []string {
+func (c *csiSuite) volumesLeft(t testing.TB) []string {
 	t.Helper()
 	left := c.csiMounts(t, "")
 	for _, pattern := range []string{"/pods/*", "/plugins/kubernetes.io/csi/*/*"} {
@@ -221,7 +221,7 @@ func (c *csiSuite) volumesLeft(t *testing.T) []string {
 }
 
 // csiMounts returns the paths at which CSI volumes are mounted and that contain a text.
-func (c *csiSuite) csiMounts(t *testing.T, text string) (paths []string) {
+func (c *csiSuite) csiMounts(t testing.TB, text string) (paths []string) {
 	t.Helper()
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(c.agent.rootDir))
 	if err != nil {

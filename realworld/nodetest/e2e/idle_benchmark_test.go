@@ -18,7 +18,7 @@ const (
 // measures the runtime during the same minute.
 func BenchmarkHundredIdlePods(b *testing.B) {
 	c := newBenchmarkCluster(b)
-	c.startAllPods(b)
+	c.startAll(b, c.benchmarkPods())
 	time.Sleep(idleSettleTime)
 	agent, runtime := c.agent.cmd.Process.Pid, c.node.PID()
 	var agentCPU, runtimeCPU float64

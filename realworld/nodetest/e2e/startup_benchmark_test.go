@@ -34,13 +34,23 @@ const (
 // both is the overhead of the agent and the API server over the runtime.
 func BenchmarkHundredPods(b *testing.B) {
 	c := newBenchmarkCluster(b)
+	comparePaces(b, func() pace { return c.timePlainLoop(b) }, func() pace {
+		return c.timeAgent(b, c.benchmarkPods())
+	})
+	c.checkNothingLeft(b)
+	c.agent.signalAndWait(b, syscall.SIGTERM)
+}
+
+// comparePaces measures a plain loop and the agent in turns, and reports both.
+func comparePaces(b *testing.B, timePlain, timeAgent func() pace) {
+	b.Helper()
 	var plain, agent pace
 	rounds := time.Duration(0)
 	for b.Loop() {
 		for range startupRounds {
-			p, a := c.timePlainLoop(b), c.timeAgent(b)
-			b.Logf("%d pods: started in %.2f s by the agent, %.2f s by a plain loop: %.2f; ended in "+
-				"%.2f s, %.2f s: %.2f", startupPods, a.start.Seconds(), p.start.Seconds(),
+			p, a := timePlain(), timeAgent()
+			b.Logf("started in %.2f s by the agent, %.2f s by a plain loop: %.2f; ended in %.2f s, "+
+				"%.2f s: %.2f", a.start.Seconds(), p.start.Seconds(),
 				a.start.Seconds()/p.start.Seconds(), a.end.Seconds(), p.end.Seconds(),
 				a.end.Seconds()/p.end.Seconds())
 			plain.add(p)
@@ -54,8 +64,6 @@ func BenchmarkHundredPods(b *testing.B) {
 	b.ReportMetric((agent.end / rounds).Seconds(), "s-agent-end")
 	b.ReportMetric((plain.end / rounds).Seconds(), "s-plain-end")
 	b.ReportMetric(agent.end.Seconds()/plain.end.Seconds(), "ratio-end")
-	c.checkNothingLeft(b)
-	c.agent.signalAndWait(b, syscall.SIGTERM)
 }
 
 // pace is how long the start and the end of all pods take.
@@ -105,9 +113,9 @@ func (c *clusterSuite) waitRuntimeEmpty(b *testing.B) {
 }
 
 // timeAgent creates the pods at the API server, waits until all run, and deletes them.
-func (c *clusterSuite) timeAgent(b *testing.B) pace {
+func (c *clusterSuite) timeAgent(b *testing.B, pods []*v1.Pod) pace {
 	b.Helper()
-	took := pace{start: c.startAllPods(b)}
+	took := pace{start: c.startAll(b, pods)}
 	time.Sleep(startupSettleTime)
 	start := time.Now()
 	err := c.api.CoreV1().Pods(testNamespace).DeleteCollection(b.Context(), metav1.DeleteOptions{},
@@ -123,8 +131,8 @@ func (c *clusterSuite) timeAgent(b *testing.B) pace {
 	return took
 }
 
-// startAllPods creates the pods at the API server, and returns the time until all run.
-func (c *clusterSuite) startAllPods(b *testing.B) time.Duration {
+// startAll creates pods at the API server, and returns the time until all run.
+func (c *clusterSuite) startAll(b *testing.B, all []*v1.Pod) time.Duration {
 	b.Helper()
 	c.waitRuntimeSettled(b)
 	ctx, cancel := context.WithTimeout(b.Context(), startupTimeout)
@@ -133,12 +141,12 @@ func (c *clusterSuite) startAllPods(b *testing.B) time.Duration {
 	start := time.Now()
 	created := make(chan error, 1)
 	go func() {
-		created <- forEach(startupPods, func(i int) error {
-			_, err := pods.Create(ctx, c.benchmarkPod(i), metav1.CreateOptions{})
+		created <- forEach(len(all), func(i int) error {
+			_, err := pods.Create(ctx, all[i], metav1.CreateOptions{})
 			return err
 		})
 	}()
-	for running := 0; running < startupPods; running = c.history.countRunning("pace-") {
+	for running := 0; running < len(all); running = c.history.countRunning("pace-") {
 		if ctx.Err() != nil {
 			b.Fatalf("only %d pods run after %v\n%s", running, startupTimeout, c.podOverview(b))
 		}
@@ -158,6 +166,14 @@ func (c *clusterSuite) deleteAllPods(b *testing.B) {
 	c.waitRuntimeEmpty(b)
 }
 
+func (c *clusterSuite) benchmarkPods() []*v1.Pod {
+	pods := make([]*v1.Pod, startupPods)
+	for i := range pods {
+		pods[i] = c.benchmarkPod(i)
+	}
+	return pods
+}
+
 func (c *clusterSuite) benchmarkPod(i int) *v1.Pod {
 	grace := int64(benchmarkGrace)
 	return &v1.Pod{
@@ -174,23 +190,31 @@ func (c *clusterSuite) benchmarkPod(i int) *v1.Pod {
 // timePlainLoop creates the same sandboxes and containers without the agent, and removes them.
 func (c *clusterSuite) timePlainLoop(b *testing.B) pace {
 	b.Helper()
+	logs := b.TempDir()
+	return c.timeWithoutAgent(b, func() error {
+		return forEach(startupPods, func(i int) error {
+			return c.startPlainPod(b.Context(), logs, fmt.Sprintf("plain-%d", i))
+		})
+	}, func() error { return c.endPlainPods(b.Context(), startupPods) })
+}
+
+// timeWithoutAgent measures the start and the end of pods while the agent is stopped.
+func (c *clusterSuite) timeWithoutAgent(b *testing.B, startPods, endPods func() error) pace {
+	b.Helper()
 	c.waitRuntimeSettled(b)
 	agent := c.agent.cmd.Process // a running agent would remove them as pods of no source
 	if err := agent.Signal(syscall.SIGSTOP); err != nil {
 		b.Fatal(err)
 	}
-	logs := b.TempDir()
 	start := time.Now()
-	err := forEach(startupPods, func(i int) error {
-		return c.startPlainPod(b.Context(), logs, fmt.Sprintf("plain-%d", i))
-	})
+	err := startPods()
 	took := pace{start: time.Since(start)}
 	if err != nil {
 		b.Fatal(err)
 	}
 	time.Sleep(startupSettleTime)
 	start = time.Now()
-	if err := c.endPlainPods(b.Context(), startupPods); err != nil {
+	if err := endPods(); err != nil {
 		b.Fatal(err)
 	}
 	took.end = time.Since(start)
@@ -244,7 +268,8 @@ func forEach(count int, do func(i int) error) error {
 }
 
 // startPlainPod creates a sandbox with a running container.
-func (c *clusterSuite) startPlainPod(ctx context.Context, logs, name string) error {
+func (c *clusterSuite) startPlainPod(ctx context.Context, logs, name string,
+	mounts ...*runtimeapi.Mount) error {
 	logs = filepath.Join(logs, name)
 	if err := os.MkdirAll(filepath.Join(logs, "main"), 0o755); err != nil {
 		return err
@@ -271,7 +296,7 @@ func (c *clusterSuite) startPlainPod(ctx context.Context, logs, name string) err
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
 			Image:    &runtimeapi.ImageSpec{Image: c.agent.sampleImage}, Args: []string{"sleep"},
-			LogPath: "main/0.log", Linux: &runtimeapi.LinuxContainerConfig{
+			LogPath: "main/0.log", Mounts: mounts, Linux: &runtimeapi.LinuxContainerConfig{
 				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 					NamespaceOptions: namespaces}},
 		},

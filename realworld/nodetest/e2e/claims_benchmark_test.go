@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"seedlet.dev/realworld/csi/loopcsi"
+)
+
+const benchmarkClaims = 30
+
+// BenchmarkThirtyClaims measures the start and the end of thirty pods, each with a claim of its own
+// on a volume of a CSI driver, as BenchmarkHundredPods does. The plain loop has the driver stage
+// and publish the same volumes, and the runtime mount them.
+func BenchmarkThirtyClaims(b *testing.B) {
+	c := newClaimsBenchmark(b)
+	c.timePlain(b) // the driver makes the file systems
+	comparePaces(b, func() pace { return c.timePlain(b) }, func() pace {
+		return c.timeAgent(b, c.pods())
+	})
+	c.waitReleased(b)
+	c.checkNothingLeft(b)
+	c.agent.signalAndWait(b, syscall.SIGTERM)
+}
+
+// claimsBenchmark is a cluster whose node has a CSI driver, with volumes of bound claims.
+type claimsBenchmark struct {
+	*csiSuite
+	calls   csi.NodeClient // to the driver
+	handles []string       // of the volumes
+}
+
+func newClaimsBenchmark(b *testing.B) *claimsBenchmark {
+	b.Helper()
+	c := &claimsBenchmark{csiSuite: &csiSuite{clusterSuite: newBenchmarkCluster(b)}}
+	c.driver = newCSIDriver(b, c.agent, loopcsi.Name)
+	c.createDriverObject(b, loopcsi.Name, false)
+	c.driver.start(b)
+	conn, err := grpc.NewClient("unix:"+c.driver.endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close() }) // after the last call
+	c.calls = csi.NewNodeClient(conn)
+	for i := range benchmarkClaims {
+		name := claimName(i)
+		c.handles = append(c.handles, c.driver.makeVolume(b, name))
+		c.bindClaim(b, name, c.handles[i])
+	}
+	return c
+}
+
+func claimName(i int) string { return fmt.Sprintf("pace-%d", i) }
+
+// bindClaim creates a persistent volume and a claim that is bound to it: no controller does.
+func (c *claimsBenchmark) bindClaim(b *testing.B, name, handle string) {
+	b.Helper()
+	claims := c.api.CoreV1().PersistentVolumeClaims(testNamespace)
+	size, modes := sizeOf("32Mi"), []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+	claim, err := claims.Create(b.Context(), &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name,
+			StorageClassName: new(""), Resources: v1.VolumeResourceRequirements{Requests: size}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1.PersistentVolumeSpec{AccessModes: modes, Capacity: size,
+			ClaimRef: &v1.ObjectReference{Namespace: testNamespace, Name: name, UID: claim.UID},
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
+				Driver: loopcsi.Name, VolumeHandle: handle, FSType: "ext4"}}}}
+	_, err = c.api.CoreV1().PersistentVolumes().Create(b.Context(), volume, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: modes,
+		Capacity: size}
+	if _, err := claims.UpdateStatus(b.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// pods returns a pod for each claim.
+func (c *claimsBenchmark) pods() []*v1.Pod {
+	pods := make([]*v1.Pod, benchmarkClaims)
+	for i := range pods {
+		pods[i] = c.benchmarkPod(i)
+		addVolume(pods[i], "disk", v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claimName(i)}})
+	}
+	return pods
+}
+
+// timePlain starts the same containers with the same volumes without the agent, and removes them.
+func (c *claimsBenchmark) timePlain(b *testing.B) pace {
+	b.Helper()
+	dir, logs := b.TempDir(), b.TempDir()
+	return c.timeWithoutAgent(b, func() error {
+		return forEach(benchmarkClaims, func(i int) error {
+			path, err := c.mount(b.Context(), dir, i)
+			if err != nil {
+				return err
+			}
+			return c.startPlainPod(b.Context(), logs, fmt.Sprintf("plain-%d", i),
+				&runtimeapi.Mount{ContainerPath: "/disk", HostPath: path})
+		})
+	}, func() error {
+		if err := c.endPlainPods(b.Context(), benchmarkClaims); err != nil {
+			return err
+		}
+		return forEach(benchmarkClaims, func(i int) error { return c.unmount(b.Context(), dir, i) })
+	})
+}
+
+// pathsOf returns where a volume of the plain loop is staged and published.
+func pathsOf(dir string, i int) (staging, target string) {
+	at := filepath.Join(dir, claimName(i))
+	return at + "-staged", at
+}
+
+// mount has the driver stage and publish a volume, and returns where.
+func (c *claimsBenchmark) mount(ctx context.Context, dir string, i int) (string, error) {
+	staging, target := pathsOf(dir, i)
+	if err := os.Mkdir(staging, 0o750); err != nil {
+		return "", err
+	}
+	ext4 := &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{
+			Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
+		AccessMode: &csi.VolumeCapability_AccessMode{
+			Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}
+	_, err := c.calls.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: c.handles[i],
+		StagingTargetPath: staging, VolumeCapability: ext4})
+	if err == nil {
+		_, err = c.calls.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+			VolumeId: c.handles[i], StagingTargetPath: staging, TargetPath: target,
+			VolumeCapability: ext4})
+	}
+	return target, err
+}
+
+// unmount has the driver unpublish and unstage a volume.
+func (c *claimsBenchmark) unmount(ctx context.Context, dir string, i int) error {
+	staging, target := pathsOf(dir, i)
+	_, err := c.calls.NodeUnpublishVolume(ctx,
+		&csi.NodeUnpublishVolumeRequest{VolumeId: c.handles[i], TargetPath: target})
+	if err == nil {
+		_, err = c.calls.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{
+			VolumeId: c.handles[i], StagingTargetPath: staging})
+	}
+	return err
+}
