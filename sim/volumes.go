@@ -217,8 +217,11 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 		r.addSecrets(spec.CSI)
 	}
 	r.disk.Sync() // a provisioner answers for what it has made
-	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{
-		Volume: &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}}})
+	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if spec.NFS != nil { // an old provisioner of shares
+		volume.Annotations = map[string]string{"pv.beta.kubernetes.io/gid": "3000"}
+	}
+	r.adminWrite("provisioner", &world.CreateObject{Object: world.Object{Volume: volume}})
 }
 
 // addSecrets has a volume name the Secrets with which its driver stages and publishes it.

@@ -189,10 +189,10 @@ func TestResolveUnknown(t *testing.T) {
 
 func TestUseOf(t *testing.T) {
 	f := newFixture()
-	if use := UseOf(f.pod, "data"); use != (Use{Mounted: true}) || !use.IsUsed() {
+	if use := UseOf(f.pod, "data"); use != (Use{Mounted: true}) {
 		t.Errorf("mounted: %+v", use)
 	}
-	if use := UseOf(f.pod, "other"); use.IsUsed() {
+	if use := UseOf(f.pod, "other"); use != (Use{}) {
 		t.Errorf("not used: %+v", use)
 	}
 	f.pod.Spec.InitContainers = []v1.Container{{VolumeDevices: []v1.VolumeDevice{{Name: "init"}}}}

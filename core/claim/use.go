@@ -12,28 +12,40 @@ type Use struct {
 // UseOf returns how the containers of a pod use a volume, ephemeral containers included.
 func UseOf(pod *v1.Pod, volume string) Use {
 	var use Use
-	spec := &pod.Spec
-	for i := range spec.InitContainers {
-		use.add(volume, spec.InitContainers[i].VolumeMounts, spec.InitContainers[i].VolumeDevices)
-	}
-	for i := range spec.Containers {
-		use.add(volume, spec.Containers[i].VolumeMounts, spec.Containers[i].VolumeDevices)
-	}
-	for i := range spec.EphemeralContainers {
-		use.add(volume, spec.EphemeralContainers[i].VolumeMounts,
-			spec.EphemeralContainers[i].VolumeDevices)
-	}
+	visitUses(pod, func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
+		for i := range mounts {
+			use.Mounted = use.Mounted || mounts[i].Name == volume
+		}
+		for i := range devices {
+			use.Device = use.Device || devices[i].Name == volume
+		}
+	})
 	return use
 }
 
-// IsUsed reports whether a container uses the volume.
-func (u Use) IsUsed() bool { return u.Mounted || u.Device }
+// UsedVolumes returns the names of the volumes that containers use, ephemeral containers included.
+func UsedVolumes(pod *v1.Pod) map[string]bool {
+	used := map[string]bool{}
+	visitUses(pod, func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
+		for i := range mounts {
+			used[mounts[i].Name] = true
+		}
+		for i := range devices {
+			used[devices[i].Name] = true
+		}
+	})
+	return used
+}
 
-func (u *Use) add(volume string, mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
-	for i := range mounts {
-		u.Mounted = u.Mounted || mounts[i].Name == volume
+func visitUses(pod *v1.Pod, visit func([]v1.VolumeMount, []v1.VolumeDevice)) {
+	spec := &pod.Spec
+	for i := range spec.InitContainers {
+		visit(spec.InitContainers[i].VolumeMounts, spec.InitContainers[i].VolumeDevices)
 	}
-	for i := range devices {
-		u.Device = u.Device || devices[i].Name == volume
+	for i := range spec.Containers {
+		visit(spec.Containers[i].VolumeMounts, spec.Containers[i].VolumeDevices)
+	}
+	for i := range spec.EphemeralContainers {
+		visit(spec.EphemeralContainers[i].VolumeMounts, spec.EphemeralContainers[i].VolumeDevices)
 	}
 }

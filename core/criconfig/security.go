@@ -65,6 +65,7 @@ func (p *Pod) containerSecurity(container *v1.Container,
 	if pod.SecurityContext != nil {
 		s.SupplementalGroups, s.SupplementalGroupsPolicy = supplementalGroups(pod.SecurityContext)
 	}
+	s.SupplementalGroups = p.addVolumeGroups(s.SupplementalGroups)
 	switch {
 	case s.RunAsUser != nil:
 	case user.Name != "":
@@ -153,6 +154,20 @@ func supplementalGroups(pod *v1.PodSecurityContext) ([]int64,
 		return groups, runtimeapi.SupplementalGroupsPolicy_Strict
 	}
 	return groups, runtimeapi.SupplementalGroupsPolicy_Merge
+}
+
+// addVolumeGroups adds the groups that the pod's persistent volumes name. The sandbox does not have
+// them: its process uses no volume, and it is made before they are known.
+func (p *Pod) addVolumeGroups(groups []int64) []int64 {
+	if p.Mounted == nil {
+		return groups
+	}
+	for _, group := range p.Mounted.Groups() {
+		if !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // hasPrivileged reports whether any container of the pod is privileged.

@@ -1,6 +1,7 @@
 package criconfig
 
 import (
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -8,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/image"
+	"seedlet.dev/core/volume"
 )
 
 func number64(n int64) *runtimeapi.Int64Value { return &runtimeapi.Int64Value{Value: n} }
@@ -202,6 +204,21 @@ func TestSandboxSecurity(t *testing.T) {
 	p = secured(nil, nil)
 	if got := p.sandboxSecurity(); got.Privileged || !proto.Equal(got.Seccomp, runtimeDefault) {
 		t.Errorf("without any security context: %v", got)
+	}
+}
+
+// A container is in the groups that volumes of the pod name, and in each one once.
+func TestGroupsOfVolumes(t *testing.T) {
+	p := secured(&v1.PodSecurityContext{SupplementalGroups: []int64{2}}, nil)
+	p.Mounted = &volume.Set{Volumes: []volume.Volume{
+		{Name: "a", Ready: true, Backing: &volume.Backing{Group: 9}},
+		{Name: "b", Ready: true, Backing: &volume.Backing{Group: 2}},
+		{Name: "c", Backing: &volume.Backing{Group: 3}},
+		{Name: "d", Ready: true, Backing: &volume.Backing{Group: 9}},
+	}}
+	got := p.containerSecurity(&p.Spec.Spec.Containers[0], image.User{}).SupplementalGroups
+	if !slices.Equal(got, []int64{2, 9}) {
+		t.Errorf("groups %v", got)
 	}
 }
 

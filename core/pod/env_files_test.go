@@ -20,6 +20,7 @@ func envFilePod(t *testing.T) *harness {
 		VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	s.Spec.Containers[0].Env = []v1.EnvVar{{Name: "A", ValueFrom: &v1.EnvVarSource{
 		FileKeyRef: &v1.FileKeySelector{VolumeName: "data", Path: "dir/env", Key: "K"}}}}
+	s.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	p := podWith(s)
 	p.DirCreated, p.LogDirs = true, []string{"web"}
 	r := newHarness(t, p).planAt(0)

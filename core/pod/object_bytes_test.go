@@ -98,7 +98,10 @@ func TestObjectsOfTooManyBytes(t *testing.T) {
 func TestObjectThatGrows(t *testing.T) {
 	for _, isRestart := range []bool{false, true} {
 		p := withContent(v1.VolumeMount{MountPath: "/v"})
-		p.Spec.Spec.Volumes = append(p.Spec.Spec.Volumes, volumesOfConfigMaps("b")...)
+		more := volumesOfConfigMaps("b")
+		p.Spec.Spec.Volumes = append(p.Spec.Spec.Volumes, more...)
+		p.Spec.Spec.Containers[0].VolumeMounts = append(p.Spec.Spec.Containers[0].VolumeMounts,
+			v1.VolumeMount{Name: more[0].Name, MountPath: "/b"})
 		p.Spec.Spec.Containers[0].EnvFrom = []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{
 			LocalObjectReference: v1.LocalObjectReference{Name: "b"}}}}
 		c := run("web", 0, Running)

@@ -45,8 +45,7 @@ func TestUnsupportedEnvironment(t *testing.T) {
 		{resourceOf("setup", "limits.ephemeral-storage", ""), false, ""},
 		{resourceOf("other", "limits.ephemeral-storage", ""), false, ""},
 		{resourceOf("", "requests.ephemeral-storage", ""), false, ""},
-		{resourceOf("", "limits.ephemeral-storage", ""), false,
-			"resourceFieldRef (limits.ephemeral-storage without a limit)"},
+		{resourceOf("", "limits.ephemeral-storage", ""), false, ""},
 		{&v1.EnvVarSource{ConfigMapKeyRef: &v1.ConfigMapKeySelector{}}, false, ""},
 		{&v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{}}, false, ""},
 		{&v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{}}, false, ""},
@@ -87,8 +86,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 			Sources: []v1.VolumeProjection{secret, certificate}}},
 			"spec.volumes[0].projected.sources[1]"},
-		{v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: storage}},
-			"spec.volumes[0] (s: limits.ephemeral-storage without a limit)"},
+		{v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: storage}}, ""},
 	} {
 		pod := spec(v1.RestartPolicyAlways, "", "web")
 		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: c.source}}
@@ -101,18 +99,17 @@ func TestUnsupportedVolumes(t *testing.T) {
 // Of many fields that are not supported the first ones are listed, and supported ones cost nothing.
 func TestManyUnsupportedFields(t *testing.T) {
 	pod := spec(v1.RestartPolicyAlways, "", "c0")
-	c := &pod.Spec.Containers[0]
-	for range 1000 {
-		c.Env = append(c.Env, v1.EnvVar{Name: "A", ValueFrom: &v1.EnvVarSource{
-			ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.ephemeral-storage"}}})
+	pod.Spec.Volumes = make([]v1.Volume, 1000)
+	for i := range pod.Spec.Volumes {
+		pod.Spec.Volumes[i] = v1.Volume{Name: "v",
+			VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}}
 	}
 	if found := UnsupportedFields(pod, false); len(found) != unsupportedMax ||
-		found[9] != "spec.containers[0].env[9].valueFrom.resourceFieldRef "+
-			"(limits.ephemeral-storage without a limit)" {
+		found[9] != "spec.volumes[9] (v)" {
 		t.Errorf("%d fields: %q", len(found), found)
 	}
-	for i := range c.Env {
-		c.Env[i] = v1.EnvVar{Name: "A", Value: "x"}
+	for i := range pod.Spec.Volumes {
+		pod.Spec.Volumes[i].VolumeSource = v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}
 	}
 	allocations := testing.AllocsPerRun(10, func() { UnsupportedFields(pod, false) })
 	if allocations > 10 {

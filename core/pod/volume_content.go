@@ -66,9 +66,10 @@ func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
 
 func (p *Pod) volumeView(env *Env) *volume.Pod {
 	view := &volume.Pod{
-		Spec: p.Spec, Dir: p.dir(env.Node), MemoryBytes: env.Node.MemoryBytes, Objects: env.Objects,
-		Value:      p.criPod(env).DownwardAPIFile,
-		DevicesDir: criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
+		Spec: p.Spec, Dir: p.dir(env.Node), Objects: env.Objects,
+		MemoryBytes: env.Node.Allocatable[v1.ResourceMemory],
+		Value:       p.criPod(env).DownwardAPIFile,
+		DevicesDir:  criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
 		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
 			p.countVolumeOperation(v, VolumeMount, took, failed, env)
 		},

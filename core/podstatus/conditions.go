@@ -18,9 +18,7 @@ import (
 
 // updateConditions sets the conditions of a pod whose phase is up to date.
 func updateConditions(p *pod.Pod, now time.Time) {
-	sandbox := p.CurrentSandbox()
-	network := sandbox != nil && sandbox.Ready && (p.Spec.Spec.HostNetwork || sandbox.Inspected)
-	setCondition(p, v1.PodReadyToStartContainers, network, "", "", now)
+	setCondition(p, v1.PodReadyToStartContainers, isReadyToStart(p), "", "", now)
 	updateInitialized(p, now)
 	reason, message := terminalReason(p), ""
 	if names := unready(p); reason == "" && names.items > 0 {
@@ -41,6 +39,19 @@ func updateConditions(p *pod.Pod, now time.Time) {
 	updateResize(p, v1.PodResizeInProgress, p.Resize.InProgress)
 }
 
+// isReadyToStart reports whether the pod has a sandbox with a network, and its volumes (KEP-3085).
+// The agent makes both side by side. Volumes that fail when containers run already change nothing.
+func isReadyToStart(p *pod.Pod) bool {
+	sandbox := p.CurrentSandbox()
+	if sandbox == nil || !sandbox.Ready || !p.Spec.Spec.HostNetwork && !sandbox.Inspected {
+		return false
+	}
+	return p.Storage.Volumes.Ready(&p.Spec.Spec) ||
+		slices.ContainsFunc(p.Containers, func(c pod.Container) bool {
+			return c.SandboxID == sandbox.ID
+		})
+}
+
 // updateInitialized sets the condition Initialized. Once runs of the pod, which has ended, may have
 // been removed, the condition stays as it was: the runs that are left do not show it.
 func updateInitialized(p *pod.Pod, now time.Time) {
@@ -50,7 +61,8 @@ func updateInitialized(p *pod.Pod, now time.Time) {
 	if p.MayLoseRuns && isKnown {
 		return
 	}
-	if names := uninitialized(p); names.items == 0 || p.Status.Phase == v1.PodSucceeded {
+	names := uninitialized(p)
+	if names.items == 0 || p.Status.Phase == v1.PodSucceeded || reportedInitialized(p) {
 		reason := ""
 		if p.Status.Phase == v1.PodSucceeded {
 			reason = "PodCompleted"
@@ -244,6 +256,20 @@ func uninitialized(p *pod.Pod) *list {
 		names.add(container.Name)
 	}
 	return names
+}
+
+// reportedInitialized reports whether the pod was reported as initialized, by this agent or an
+// earlier one. It stays so while its init containers run again in a new sandbox, as in the kubelet
+// (GeneratePodInitializedCondition in pkg/kubelet/status).
+func reportedInitialized(p *pod.Pod) bool {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == v1.PodInitialized {
+			return c.Status
+		}
+	}
+	return slices.ContainsFunc(p.Spec.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodInitialized && c.Status == v1.ConditionTrue
+	})
 }
 
 // wasInitialized reports whether an app container was created in the current sandbox, in this round

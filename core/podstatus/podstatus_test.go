@@ -17,6 +17,7 @@ import (
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/volume"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -111,6 +112,55 @@ func TestInitializedWithoutRuns(t *testing.T) {
 	p.MayLoseRuns, p.Containers = true, nil
 	if !initialized() {
 		t.Error("not initialized any more without runs")
+	}
+}
+
+func hasCondition(p *pod.Pod, t v1.PodConditionType) bool {
+	Update(p, t0)
+	return slices.ContainsFunc(p.Status.Conditions, func(c pod.Condition) bool {
+		return c.Type == t && c.Status
+	})
+}
+
+// A pod that was initialized stays so while its init containers run again in a new sandbox, also
+// for an agent that was started again.
+func TestInitializedStays(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+	p.Spec.Spec.InitContainers = []v1.Container{{Name: "setup", Image: "i"}}
+	before := hasCondition(p, v1.PodInitialized)
+	p.Containers, p.Sandboxes[0].ID = nil, "s2"
+	if !before || !hasCondition(p, v1.PodInitialized) {
+		t.Errorf("initialized %v, and in a new sandbox it is not", before)
+	}
+	p.Status.Conditions = nil
+	if hasCondition(p, v1.PodInitialized) {
+		t.Error("initialized without any run and any earlier report")
+	}
+	p.Status.Conditions = nil
+	p.Spec.Status.Conditions = []v1.PodCondition{{Type: v1.PodInitialized, Status: v1.ConditionTrue}}
+	if !hasCondition(p, v1.PodInitialized) {
+		t.Error("what an earlier agent reported is lost")
+	}
+}
+
+// A pod is not ready to start containers before its volumes are set up. Volumes that an agent which
+// was started again has yet to look at change nothing for containers that run.
+func TestReadyToStartContainers(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways)
+	if !hasCondition(p, v1.PodReadyToStartContainers) {
+		t.Error("a pod without volumes is not ready to start containers")
+	}
+	p.Spec.Spec.Volumes = []v1.Volume{{Name: "v"}}
+	if hasCondition(p, v1.PodReadyToStartContainers) {
+		t.Error("ready to start containers without a volume")
+	}
+	p.Storage.Volumes.Volumes = []volume.Volume{{Name: "v", Ready: true}}
+	if !hasCondition(p, v1.PodReadyToStartContainers) {
+		t.Error("not ready to start containers with the volume")
+	}
+	p.Storage.Volumes.Volumes, p.Containers = nil, []pod.Container{newRun(0, pod.Running, 0)}
+	if !hasCondition(p, v1.PodReadyToStartContainers) {
+		t.Error("not ready to start containers while one runs")
 	}
 }
 

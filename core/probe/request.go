@@ -189,11 +189,12 @@ func Address(host string, port int32) string {
 	return fmt.Sprintf("%s:%d", host, port)
 }
 
-// outputMax limits the output of a command in a message, in bytes.
-const outputMax = 1024
+// outputMax limits the output of a command in a message, in bytes, as in the kubelet
+// (maxReadLength in pkg/probe/exec).
+const outputMax = 10 << 10
 
 func output(r *runtimeapi.ExecSyncResponse) string {
-	text := strings.TrimSpace(string(r.Stdout) + string(r.Stderr))
+	text := string(r.Stdout) + string(r.Stderr)
 	if len(text) > outputMax {
 		text = text[:outputMax]
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type Backing struct {
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
+	// Group is the group of the files of a persistent volume, which its annotation names; zero: none.
+	Group int64 `json:"group,omitempty"`
 }
 
 // Place is where a volume is on the node.
@@ -125,17 +128,11 @@ const (
 	stepShared   = "shared" // no step: the message is whole
 )
 
-// notUsed is the version of a volume that no container uses. It needs no set-up.
-const notUsed = "not used"
-
 // backingVersion returns a version of what backs a volume, which changes with it. A volume that has
 // been set up keeps its own.
 func (p *Pod) backingVersion(v *Volume, spec *v1.Volume) (version string, known bool) {
-	switch {
-	case v.Ready && v.Backing != nil:
+	if v.Ready && v.Backing != nil {
 		return v.SourceVersion, true
-	case !claim.UseOf(p.Spec, spec.Name).IsUsed():
-		return notUsed, true
 	}
 	b, known, err := p.backingOf(spec)
 	if err != nil {
@@ -194,7 +191,34 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		return b, true, unsupported(volume)
 	}
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
+	b.Group = groupOf(r.Volume)
 	return b, true, p.checkAffinity(volume)
+}
+
+// groupAnnotation names the group that the files of a persistent volume have, and that the
+// processes of its pods are to be in (VolumeGidAnnotationKey in pkg/volume/util).
+const groupAnnotation = "pv.beta.kubernetes.io/gid"
+
+// groupOf returns the group of the files of a persistent volume; zero if it names none, or none
+// that processes can have.
+func groupOf(volume *v1.PersistentVolume) int64 {
+	group, err := strconv.ParseInt(volume.Annotations[groupAnnotation], 10, 32)
+	if err != nil || group < 0 {
+		return 0
+	}
+	return group
+}
+
+// Groups returns the groups of the files of volumes that are set up, each once and sorted.
+func (s *Set) Groups() []int64 {
+	var groups []int64
+	for i := range s.Volumes {
+		if v := &s.Volumes[i]; v.Ready && v.Backing != nil && v.Backing.Group != 0 {
+			groups = append(groups, v.Backing.Group)
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
 }
 
 // inlineBacking returns what backs a volume that is written in the pod.
@@ -300,9 +324,6 @@ func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
 
 // backedSteps returns the operations that a backed volume needs.
 func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
-	if v.SourceVersion == notUsed {
-		return nil, nil
-	}
 	if !v.Ready || v.Backing == nil {
 		b, _, err := pod.backingOf(spec)
 		if b.Name != "" {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,6 @@ func claimed(pv v1.PersistentVolumeSpec) *Pod {
 	pod := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
 		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}})
 	pod.Spec.Namespace = "a"
-	use(pod, "v")
 	pod.DevicesDir = "/plugins/mounts"
 	mode := v1.PersistentVolumeFilesystem
 	pv.VolumeMode, pv.ClaimRef = &mode, &v1.ObjectReference{UID: "c-1"}
@@ -84,9 +84,8 @@ func TestBackedSteps(t *testing.T) {
 	share := &world.ShareWithGroup{Path: dir, GID: 7}
 	direct := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
 		NFS: &v1.NFSVolumeSource{Server: "s", Path: "/e", ReadOnly: true}}})
-	use(direct, "v")
 	unused := claimed(localVolume("/mnt/a"))
-	unused.Spec.Spec.Containers = nil
+	unused.Spec.Spec.EphemeralContainers = nil
 	for name, c := range map[string]struct {
 		pod   *Pod
 		found world.PathKind
@@ -173,7 +172,6 @@ func TestBackedProblems(t *testing.T) {
 	setObjects(pending, v1.ClaimPending, localVolume("/mnt/a"))
 	git := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
 		GitRepo: &v1.GitRepoVolumeSource{}}})
-	use(git, "v")
 	iscsi := v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
 		ISCSI: &v1.ISCSIPersistentVolumeSource{}}}
 	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached " +
@@ -244,10 +242,13 @@ func TestBackingIsKept(t *testing.T) {
 // A volume that no container used is set up when an ephemeral container does.
 func TestVolumeIsUsedLater(t *testing.T) {
 	pod, s := claimed(localVolume("/mnt/a")), &Set{}
-	containers := pod.Spec.Spec.Containers
-	pod.Spec.Spec.Containers = nil
+	containers := pod.Spec.Spec.EphemeralContainers
+	pod.Spec.Spec.EphemeralContainers = nil
 	runSteps(s, pod, world.PathDirectory)
-	pod.Spec.Spec.Containers = containers
+	if !s.Ready(&pod.Spec.Spec) {
+		t.Error("the pod waits for a volume that no container uses")
+	}
+	pod.Spec.Spec.EphemeralContainers, pod.used = containers, nil
 	s.Recheck()
 	if op, _ := s.NextOperation(pod, t0); op == nil || s.Ready(&pod.Spec.Spec) {
 		t.Errorf("%v, ready %v", op, s.Ready(&pod.Spec.Spec))
@@ -308,5 +309,26 @@ func TestReadWriteOncePod(t *testing.T) {
 		"access mode and is already in use by another pod"
 	if got := s.Problem(); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A volume that names the group of its files has the processes of its pods be in it, once it is set
+// up. What is no group of a process names none.
+func TestGroups(t *testing.T) {
+	for annotation, want := range map[string][]int64{"": nil, "1234": {1234}, "-1": nil, "x": nil,
+		"4294967296": nil} {
+		pod, s := claimed(localVolume("/mnt/a")), &Set{}
+		for _, w := range pod.Objects.Watches {
+			for _, o := range w.Objects {
+				if o.Volume != nil {
+					o.Volume.Annotations = map[string]string{groupAnnotation: annotation}
+				}
+			}
+		}
+		before := s.Groups()
+		runSteps(s, pod, world.PathDirectory)
+		if got := s.Groups(); len(before) > 0 || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, then %v; want %v", annotation, before, got, want)
+		}
 	}
 }

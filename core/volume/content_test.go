@@ -190,7 +190,8 @@ func TestTokenOwner(t *testing.T) {
 		spec := &pod.Spec.Spec
 		spec.SecurityContext = c.pod
 		spec.InitContainers = []v1.Container{{SecurityContext: c.init}}
-		spec.Containers = []v1.Container{{SecurityContext: c.app}, {SecurityContext: c.other}}
+		spec.Containers = []v1.Container{{SecurityContext: c.app,
+			VolumeMounts: []v1.VolumeMount{{Name: volume.Name}}}, {SecurityContext: c.other}}
 		spec.EphemeralContainers = []v1.EphemeralContainer{{
 			EphemeralContainerCommon: v1.EphemeralContainerCommon{SecurityContext: c.debugger}}}
 		done := runSteps(&Set{}, pod, "")

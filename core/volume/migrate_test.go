@@ -18,7 +18,6 @@ func inline(source v1.VolumeSource) *Pod {
 	pod := newPod(v1.Volume{Name: "v", VolumeSource: source})
 	pod.Spec.Namespace = "a"
 	pod.Objects = &objectcache.Store{Watches: map[string]*objectcache.Watch{}}
-	use(pod, "v")
 	return pod
 }
 

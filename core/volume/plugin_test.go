@@ -84,7 +84,6 @@ func TestSetupsWithoutOperations(t *testing.T) {
 		{v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}}, true},
 	} {
 		pod, ended := newPod(c.volume), 0
-		use(pod, "v")
 		pod.SetupEnded = func(_ *v1.Volume, took time.Duration, failed bool) {
 			if ended++; took != 0 || failed != c.failed {
 				t.Errorf("%+v: took %v, failed: %t", c.volume, took, failed)

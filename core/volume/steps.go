@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	podresources "k8s.io/component-helpers/resource"
 
+	"seedlet.dev/core/cgroup"
 	"seedlet.dev/world"
 )
 
@@ -120,30 +119,22 @@ func memorySteps(source *v1.EmptyDirVolumeSource, at string, pod *Pod) ([]any, e
 	return append(steps, shareWithGroup(at, pod)...), nil
 }
 
-// memoryMax returns the least of the machine's memory, the sum of the memory limits of the pod's
-// containers if all have one, and the volume's own limit.
+// memoryMax returns the least of the memory that pods can have of the node, the limit of the pod's
+// cgroup, and the volume's own limit. Upstream: calculateEmptyDirMemorySize in pkg/volume/emptydir.
 func memoryMax(source *v1.EmptyDirVolumeSource, pod *Pod) int64 {
 	limit := pod.MemoryBytes
-	lowerTo := func(q *resource.Quantity) {
-		if n := q.Value(); n > 0 && (n < limit || limit <= 0) {
+	lowerTo := func(n int64) {
+		if n > 0 && (n < limit || limit <= 0) {
 			limit = n
 		}
 	}
-	if isMemoryLimited(&pod.Spec.Spec) {
-		limits := podresources.PodLimits(pod.Spec, podresources.PodResourcesOptions{})
-		lowerTo(limits.Memory())
+	if totals := cgroup.TotalsOf(pod.Spec); totals.MemoryLimited {
+		lowerTo(totals.MemoryLimit)
 	}
 	if source.SizeLimit != nil {
-		lowerTo(source.SizeLimit)
+		lowerTo(source.SizeLimit.Value())
 	}
 	return limit
-}
-
-// isMemoryLimited reports whether every container has a memory limit.
-func isMemoryLimited(spec *v1.PodSpec) bool {
-	unlimited := func(c v1.Container) bool { return c.Resources.Limits.Memory().IsZero() }
-	return !slices.ContainsFunc(spec.InitContainers, unlimited) &&
-		!slices.ContainsFunc(spec.Containers, unlimited)
 }
 
 // hugePageSize returns the size of the huge pages of a volume, in the format of the kernel: the

@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/claim"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/timer"
@@ -75,7 +76,7 @@ type Pod struct {
 	Spec        *v1.Pod
 	Dir         string // the pod's directory under the agent's root
 	DevicesDir  string // where devices of local volumes are mounted for all pods
-	MemoryBytes int64  // of the machine
+	MemoryBytes int64  // that pods can have of the node
 	// Node returns the Node at the API server, nil if it does not exist, and whether that is known.
 	Node func() (node *v1.Node, known bool)
 	// Value returns the content of a downward API file.
@@ -94,6 +95,7 @@ type Pod struct {
 	FilesBuilt int
 
 	anchors map[string]string // trustAnchorsOf, by the versions of the bundles
+	used    map[string]bool   // the volumes that containers use, once one was asked for
 }
 
 func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
@@ -203,7 +205,9 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		default:
 			v.UpToDate, v.Ready, v.Failures, v.Problem, v.FailedStep = true, true, 0, "", ""
 			v.WrittenVersion = v.SourceVersion
-			pod.setupEnded(spec, v.endSetup(now), false)
+			if v.SourceVersion != notUsed {
+				pod.setupEnded(spec, v.endSetup(now), false)
+			}
 		}
 	}
 	return nil, wake
@@ -238,6 +242,8 @@ func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
 // or its sources if the number of files alone refuses it.
 func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files int, err error) {
 	switch {
+	case v.SourceVersion == notUsed:
+		return nil, 0, nil
 	case IsBacked(spec):
 		steps, err = v.backedSteps(spec, pod)
 		return steps, 0, err
@@ -263,12 +269,28 @@ func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files 
 	return steps, files, err
 }
 
+// notUsed is the version of a volume that no container uses. It needs no set-up, and no pod waits
+// for its sources, as in the kubelet (pkg/kubelet/volumemanager/populator).
+const notUsed = "not used"
+
 // sourceVersion returns the version of the sources of a volume. It is known once all of them are.
 func (p *Pod) sourceVersion(v *Volume, spec *v1.Volume) (version string, known bool) {
-	if IsBacked(spec) {
+	wasUsed := v.Ready && v.SourceVersion != notUsed
+	switch {
+	case !wasUsed && !p.isUsed(spec.Name):
+		return notUsed, true
+	case IsBacked(spec):
 		return p.backingVersion(v, spec)
 	}
 	return p.contentVersion(spec)
+}
+
+// isUsed reports whether a container uses a volume: ephemeral ones may come to.
+func (p *Pod) isUsed(volume string) bool {
+	if p.used == nil {
+		p.used = claim.UsedVolumes(p.Spec)
+	}
+	return p.used[volume]
 }
 
 // checkContent returns an error if the content of a volume, which takes so many bytes, and that of

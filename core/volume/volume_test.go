@@ -17,6 +17,11 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newPod(volumes ...v1.Volume) *Pod {
 	spec := &v1.Pod{}
 	spec.Spec.Volumes = volumes
+	var user v1.EphemeralContainer // of all volumes: others are not set up
+	for i := range volumes {
+		user.VolumeMounts = append(user.VolumeMounts, v1.VolumeMount{Name: volumes[i].Name})
+	}
+	spec.Spec.EphemeralContainers = []v1.EphemeralContainer{user}
 	return &Pod{Spec: spec, Dir: "/pods/u", MemoryBytes: 1 << 30,
 		Value: func(f *v1.DownwardAPIVolumeFile) (string, error) { return f.FieldRef.FieldPath, nil }}
 }
@@ -173,24 +178,26 @@ func container(limits map[v1.ResourceName]string) v1.Container {
 	return c
 }
 
-// The size of a memory volume is the least of the machine's memory, the pod's limit and its own
-// limit.
+// The size of a memory volume is the least of the memory that pods can have, the pod's limit and its
+// own limit.
 func TestMemoryMax(t *testing.T) {
 	limited := container(map[v1.ResourceName]string{"memory": "64Mi"})
 	for _, c := range []struct {
 		limit      string
 		containers []v1.Container
+		ofPod      *v1.ResourceRequirements
 		want       int64
 	}{
-		{"", []v1.Container{{}}, 1 << 30},
-		{"2Gi", []v1.Container{{}}, 1 << 30},
-		{"1Mi", []v1.Container{limited}, 1 << 20},
-		{"", []v1.Container{limited, limited}, 128 << 20},
-		{"", []v1.Container{limited, {}}, 1 << 30},
-		{"0", []v1.Container{limited}, 64 << 20},
+		{"", []v1.Container{{}}, nil, 1 << 30},
+		{"2Gi", []v1.Container{{}}, nil, 1 << 30},
+		{"1Mi", []v1.Container{limited}, nil, 1 << 20},
+		{"", []v1.Container{limited, limited}, nil, 128 << 20},
+		{"", []v1.Container{limited, {}}, nil, 1 << 30},
+		{"0", []v1.Container{limited}, nil, 64 << 20},
+		{"", []v1.Container{limited, {}}, &limited.Resources, 64 << 20},
 	} {
 		pod := newPod(emptyDir("Memory", c.limit))
-		pod.Spec.Spec.Containers = c.containers
+		pod.Spec.Spec.Containers, pod.Spec.Spec.Resources = c.containers, c.ofPod
 		if got := memoryMax(pod.Spec.Spec.Volumes[0].EmptyDir, pod); got != c.want {
 			t.Errorf("limit %q of %d containers: %d, want %d", c.limit, len(c.containers), got, c.want)
 		}
@@ -220,14 +227,8 @@ func TestHugePageSize(t *testing.T) {
 func TestUnknownKindFails(t *testing.T) {
 	unknown := v1.Volume{Name: "x", VolumeSource: v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}}
 	s, pod := &Set{}, newPod(unknown, emptyDir("", ""))
-	use(pod, "x")
 	if done := runSteps(s, pod, world.PathDirectory); len(done) != 1 || s.Ready(&pod.Spec.Spec) ||
 		!strings.Contains(s.Problem(), `volume "x" err=no volume plugin matched`) {
 		t.Errorf("%v, %q", done, s.Problem())
 	}
-}
-
-// use has a container mount a volume.
-func use(pod *Pod, name string) {
-	pod.Spec.Spec.Containers = []v1.Container{{VolumeMounts: []v1.VolumeMount{{Name: name}}}}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -34,7 +35,7 @@ func (m *model) setWantedPrivileges(s settings, spec *v1.Pod, c *v1.Container, f
 	if group := cmp.Or(own.RunAsGroup, pod.RunAsGroup); group != nil {
 		s.set("group", *group)
 	}
-	s.setGroups(&pod)
+	s.setGroups(&pod, m.volumeGroups(spec)...)
 	s.set("read-only root", own.ReadOnlyRootFilesystem != nil && *own.ReadOnlyRootFilesystem)
 	mayEscalate := own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation ||
 		privileged || own.Capabilities != nil && slices.Contains(own.Capabilities.Add, "CAP_SYS_ADMIN")
@@ -49,15 +50,37 @@ func (m *model) setWantedPrivileges(s settings, spec *v1.Pod, c *v1.Container, f
 }
 
 // setGroups sets the supplemental groups of every process of the pod: the group of its volumes is
-// among them, since no process could read their files without it.
-func (s settings) setGroups(pod *v1.PodSecurityContext) {
+// among them, since no process could read their files without it. More are those that persistent
+// volumes name.
+func (s settings) setGroups(pod *v1.PodSecurityContext, more ...int64) {
 	var groups []int64
 	if pod.FSGroup != nil {
 		groups = append(groups, *pod.FSGroup)
 	}
-	s.set("groups", append(groups, pod.SupplementalGroups...))
+	s.set("groups", slices.Concat(groups, pod.SupplementalGroups, more))
 	s.set("groups policy", cmp.Or(value(pod.SupplementalGroupsPolicy),
 		v1.SupplementalGroupsPolicyMerge))
+}
+
+// volumeGroups returns the groups that the persistent volumes of a pod's claims name.
+func (m *model) volumeGroups(spec *v1.Pod) (groups []int64) {
+	for i := range spec.Spec.Volumes {
+		v := &spec.Spec.Volumes[i]
+		name, _ := claimName(spec, v)
+		claim := m.volumes.claims[spec.Namespace+"/"+name]
+		if name == "" || claim == nil || !usesVolume(spec, v.Name) {
+			continue
+		}
+		pv := m.volumes.volumes[claim.Spec.VolumeName]
+		if pv == nil || pv.Annotations["pv.beta.kubernetes.io/gid"] == "" {
+			continue
+		}
+		group, err := strconv.ParseInt(pv.Annotations["pv.beta.kubernetes.io/gid"], 10, 64)
+		if err == nil && !slices.Contains(groups, group) {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // setWantedNamespaces sets the namespaces of a container. An ephemeral one with a target sees the

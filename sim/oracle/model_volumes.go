@@ -163,6 +163,9 @@ func (p *pod) lacksVolume(now time.Time) bool {
 	m := p.model
 	for i := range p.spec.Spec.Volumes {
 		v := &p.spec.Spec.Volumes[i]
+		if !usesVolume(p.spec, v.Name) {
+			continue
+		}
 		name, _ := claimName(p.spec, v)
 		claim := m.volumes.claims[p.spec.Namespace+"/"+name]
 		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound ||
@@ -176,6 +179,9 @@ func (p *pod) lacksVolume(now time.Time) bool {
 		}
 	}
 	return slices.ContainsFunc(m.csiUses(p.spec), func(use csiUse) bool {
+		if !usesVolume(p.spec, use.volume) {
+			return false
+		}
 		_, isPublished := m.csi.published[use.path]
 		if !isPublished && !m.fullOf(use.csiName).since.IsZero() {
 			return true
@@ -183,6 +189,20 @@ func (p *pod) lacksVolume(now time.Time) bool {
 		return m.isCSIDriverAway(now, use.driver, 0) &&
 			(!isPublished || m.agentStartedAt.After(m.csi.driverDownAt[use.driver]))
 	})
+}
+
+// usesVolume reports whether a container of a pod uses a volume. No pod needs another one.
+func usesVolume(pod *v1.Pod, name string) bool {
+	uses := func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) bool {
+		return slices.ContainsFunc(mounts, func(m v1.VolumeMount) bool { return m.Name == name }) ||
+			slices.ContainsFunc(devices, func(d v1.VolumeDevice) bool { return d.Name == name })
+	}
+	ofContainer := func(c v1.Container) bool { return uses(c.VolumeMounts, c.VolumeDevices) }
+	return slices.ContainsFunc(pod.Spec.InitContainers, ofContainer) ||
+		slices.ContainsFunc(pod.Spec.Containers, ofContainer) ||
+		slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool {
+			return uses(c.VolumeMounts, c.VolumeDevices)
+		})
 }
 
 func csiBacking(source csiName, podDir, dir string, readOnly bool) *backing {
