@@ -144,6 +144,20 @@ func (p *puller) carryOut(body any) any {
 	return &world.Done{}
 }
 
+// farIntent returns an image with an intent that waits too far from the front of the queue for one;
+// empty if there is none.
+func (p *puller) farIntent() string {
+	waiting := p.store.PullQueue.Waiting
+	for _, far := range waiting[min(intentsKept, len(waiting)):] {
+		for _, i := range p.store.Records.Intents { //ordered: whether there is one
+			if slices.Contains(i.Pullers, far.Name) {
+				return far.Name
+			}
+		}
+	}
+	return ""
+}
+
 // firstOf returns the index of the first operation in flight that is a pull, or is none; -1 if
 // there is none.
 func (p *puller) firstOf(isPull bool) int {
@@ -161,11 +175,16 @@ func TestQueuedImagesHaveNoIntent(t *testing.T) {
 		for i := range 300 {
 			p.need("greedy", fmt.Sprintf("greedy-%03d", i))
 		}
-		for i := range 2000 {
+		for i := range 6000 {
 			if i == 50 {
-				for k := range 40 {
+				for k := range 90 {
 					p.need(fmt.Sprint("pod-", k), fmt.Sprint("other-", k))
 				}
+			}
+			p.now = p.now.Add(50 * time.Millisecond)
+			p.plan()
+			if far := p.farIntent(); far != "" {
+				t.Fatalf("%d at once: %s has an intent, and waits far from the front", parallel, far)
 			}
 			at := p.firstOf(false)
 			if at < 0 {
@@ -176,22 +195,22 @@ func TestQueuedImagesHaveNoIntent(t *testing.T) {
 			}
 			p.complete(at, nil)
 		}
-		if len(p.pulled) != 340 || len(p.early) > 0 || len(p.disk) > 0 ||
+		if len(p.pulled) != 390 || len(p.early) > 0 || len(p.disk) > 0 ||
 			len(p.store.Records.Intents) > 0 {
-			t.Errorf("%d at once: %d of 340 images pulled, %d before their intent; %d intents left",
+			t.Errorf("%d at once: %d of 390 images pulled, %d before their intent; %d intents left",
 				parallel, len(p.pulled), len(p.early), len(p.disk))
 		}
 		if most := intentsKept + preparedMax + parallel; parallel > 0 && p.most > most {
 			t.Errorf("%d at once: %d intents were on the disk, want at most %d", parallel, p.most, most)
 		}
-		if last := slices.Index(p.pulled, "other-39"); parallel > 0 && last > 150 {
+		if last := slices.Index(p.pulled, "other-89"); parallel > 0 && last > 200 {
 			t.Errorf("%d at once: the last pod's image is pull %d", parallel, last)
 		}
 	}
 }
 
-// While the disk takes no intent, no pull begins, and few intents wait for it. Each pull begins once
-// the disk has its own.
+// While the disk takes no intent, no pull begins, and few intents wait for the disk. Each pull
+// begins once its own intent is there.
 func TestQueuedImagesOnFullDisk(t *testing.T) {
 	p := newPuller(1)
 	full := world.Errorf(world.KindExhausted, "WriteFile", "no space left on device")
@@ -265,6 +284,9 @@ func TestIntentsOfAnyPulls(t *testing.T) {
 			"": func(t *rapid.T) {
 				if len(p.early) > 0 {
 					t.Fatalf("%s is pulled before its intent is on the disk", p.early[0])
+				}
+				if far := p.farIntent(); far != "" {
+					t.Fatalf("%s has an intent, and waits far from the front", far)
 				}
 			},
 		})
