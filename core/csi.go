@@ -26,7 +26,7 @@ func (a *Agent) csiEnv() *csi.Env {
 		},
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
 		SELinux:     s.Boot.Machine.SELinux,
-		Count:       s.Metrics.recordCSIOperation,
+		Count:       a.recordCSIOperation,
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,
 		EnqueuePods: a.enqueuePods,

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -149,5 +150,50 @@ func TestCSIMetrics(t *testing.T) {
 		if strings.Contains(name, "kubernetes.io/csi volume_") {
 			t.Errorf("%s: the driver is missing", name)
 		}
+	}
+}
+
+// Pods that name drivers which the node does not have leave one series of all of them, and no more
+// on /metrics.
+func TestUnknownDriversAreOneSeries(t *testing.T) {
+	const drivers = 10_000
+	const series = "storage_operation_duration_seconds kubernetes.io/csi:"
+	n, _ := bootWithDriver()
+	n.observeSockets("/d-reg")
+	before := len(n.metricValues())
+	for i := range drivers {
+		n.agent.recordCSIOperation(csi.Counted{Driver: fmt.Sprint("d-", i),
+			Operation: csi.OperationMount, Failed: true})
+	}
+	n.agent.recordCSIOperation(csi.Counted{Driver: "d", Operation: csi.OperationMount})
+	n.expectMetrics(t, "named", map[string]float64{
+		series + "other volume_mount fail-unknown false": drivers,
+		series + "d volume_mount success false":          1})
+	if got := len(n.metricValues()) - before; got != 2 {
+		t.Errorf("%d more metrics, want 2", got)
+	}
+}
+
+// A pod may name as many as it has volumes.
+func TestPodOfUnknownDrivers(t *testing.T) {
+	p := inlinePod()
+	for i := range 20 {
+		v := *p.Spec.Volumes[0].DeepCopy()
+		v.Name, v.CSI.Driver = fmt.Sprint("v", i), fmt.Sprintf("d-%d.test", i)
+		p.Spec.Volumes = append(p.Spec.Volumes, v)
+	}
+	n, _ := bootWithDriver(p)
+	n.observeSockets("/d-reg")
+	n.advance(time.Minute)
+	found := 0
+	for name := range n.metricValues() {
+		if strings.HasPrefix(name, "storage_operation_duration_seconds kubernetes.io/csi:d-") {
+			t.Errorf("%s is a series", name)
+		} else if strings.Contains(name, "kubernetes.io/csi:other volume_mount fail-unknown") {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("failed mounts of %d drivers are counted", found)
 	}
 }

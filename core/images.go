@@ -58,9 +58,7 @@ func (a *Agent) handleImageCompletion(r op.Record, ev world.Event) {
 		a.enqueuePod(uid)
 	}
 	a.recordPull(r, ev)
-	if key, waits := images.NextPull(); waits {
-		a.queue.enqueue(key)
-	}
+	a.enqueueImages(images.Head().Names)
 }
 
 // handlePullRecordCompletion handles the completion of an operation on the records of pulls.

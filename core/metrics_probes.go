@@ -14,9 +14,10 @@ import (
 // probeKinds are the kinds of probes of a container.
 var probeKinds = []probe.Kind{probe.Startup, probe.Liveness, probe.Readiness}
 
-// listProbeMetrics returns the metrics of the probes of all pods. Only here the number of metrics
-// grows with the number of pods, and with what their authors write. So it is bounded: pods with the
-// most probes are cut first, and of such a pod the first ones of its spec are kept.
+// listProbeMetrics returns the metrics of the probes of all pods. Only here, and in addVolumeStats,
+// the number of metrics grows with the number of pods, and with what their authors write. So it is
+// bounded: pods with the most probes are cut first, and of such a pod the first ones of its spec
+// are kept.
 func (a *Agent) listProbeMetrics() []world.Metric {
 	counts := make([]int, 0, len(a.podUIDs))
 	for _, uid := range a.podUIDs {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/volumestats"
+	"seedlet.dev/world"
 )
 
 // withProbes adds pods to an agent, each with so many containers, all probes of which have had
@@ -69,5 +72,39 @@ func TestShareEqually(t *testing.T) {
 		if got := shareEqually(c.counts, c.most); got != c.want {
 			t.Errorf("%v of %d: %d, want %d", c.counts, c.most, got, c.want)
 		}
+	}
+}
+
+// The usage of claims on /metrics is bounded in the same way.
+func TestVolumeMetricsAreBounded(t *testing.T) {
+	n := bootWithPods(nil)
+	stats := &n.agent.state.VolumeStats
+	stats.Pods = map[string]*volumestats.Pod{}
+	for pod := range 110 {
+		volumes := map[string]*volumestats.Volume{}
+		claims := budget.VolumesMax
+		if pod%2 > 0 {
+			claims = 3
+		}
+		for i := range claims {
+			volumes[fmt.Sprint("v", i)] = &volumestats.Volume{Claim: fmt.Sprintf("c-%d-%d", pod, i),
+				Latest: &world.CSIVolumeStats{CapacityBytes: 1}}
+		}
+		volumes["none"] = &volumestats.Volume{Latest: &world.CSIVolumeStats{CapacityBytes: 1}}
+		stats.Pods[fmt.Sprint("u", pod)] = &volumestats.Pod{Namespace: "ns", Volumes: volumes}
+	}
+	of, all := map[string]int{}, 0
+	for _, m := range n.agent.listMetrics() {
+		if m.Name == "kubelet_volume_stats_capacity_bytes" {
+			of[strings.Split(m.Labels[1].Value, "-")[1]]++
+			all++
+		}
+	}
+	if all > budget.VolumeMetricsMax || all < budget.VolumeMetricsMax-110 {
+		t.Errorf("the usage of %d claims, want at most %d", all, budget.VolumeMetricsMax)
+	}
+	if of["0"] != of["108"] || of["1"] != 3 || of["109"] != 3 {
+		t.Errorf("claims of two large and two small pods: %d, %d, %d, %d", of["0"], of["108"], of["1"],
+			of["109"])
 	}
 }

@@ -277,7 +277,7 @@ const exitCodeMax = 255
 // label of its own, so that there is an end to them.
 func exitCodeLabel(code int32) string {
 	if code < 0 || code > exitCodeMax {
-		return otherExit
+		return metrics.Other
 	}
 	return strconv.Itoa(int(code))
 }
@@ -286,14 +286,11 @@ func exitCodeLabel(code int32) string {
 var exitReasons = []string{"", "Completed", "ContainerCannotRun", "ContainerStatusUnknown", "Error",
 	"OOMKilled", "StartError", "Unknown", "seccomp killed"}
 
-// otherExit is the label of exit codes and reasons that have none of their own.
-const otherExit = "other"
-
 func exitReasonLabel(reason string) string {
 	if slices.Contains(exitReasons, reason) {
 		return reason
 	}
-	return otherExit
+	return metrics.Other
 }
 
 // recordImageRequest records a container's request for an image. Any other policy than the two is
@@ -319,9 +316,18 @@ func (t *Metrics) recordVolumeOperation(plugin volume.Plugin, operation pod.Volu
 }
 
 // recordCSIOperation records an operation on a volume of a CSI driver.
-func (t *Metrics) recordCSIOperation(o csi.Counted) {
-	t.recordOperation(volume.PluginLabels[volume.CSIPlugin]+":"+o.Driver, string(o.Operation), o.Took,
-		o.Failed, o.Migrated)
+func (a *Agent) recordCSIOperation(o csi.Counted) {
+	a.state.Metrics.recordOperation(volume.PluginLabels[volume.CSIPlugin]+":"+a.driverLabel(o.Driver),
+		string(o.Operation), o.Took, o.Failed, o.Migrated)
+}
+
+// driverLabel returns the label of a CSI driver. The author of a pod may write any name, and every
+// volume of a driver that the node does not have fails: such names have no label of their own.
+func (a *Agent) driverLabel(name string) string {
+	if !a.state.CSI.HasDriver(name) {
+		return metrics.Other
+	}
+	return name
 }
 
 func (t *Metrics) recordOperation(plugin, operation string, took time.Duration, failed,

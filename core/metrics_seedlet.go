@@ -6,6 +6,7 @@ import (
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/timer"
 )
 
@@ -100,6 +101,9 @@ func (a *Agent) addRuntimeMetrics(m *metricList) {
 		s.Images.Limits.ParallelMax)
 	m.addGauge("seedlet_image_pulls_waiting",
 		"Images that wait for a pull to end before theirs starts.", len(s.Images.PullQueue.Waiting))
+	m.addGauge("seedlet_pull_intents", "Files of this agent that say that an image is being pulled, "+
+		"or may have been, also those that are being removed.", s.Images.Records.OwnIntents())
+	m.addGauge("seedlet_pull_intents_max", "Bound on these files.", pullrecord.OwnMax)
 	m.addCounter("seedlet_relists_total", "Relists that succeeded.", s.Relist.Completed)
 	m.addCounter("seedlet_relists_failed_total", "Relists that failed.", s.Relist.Failures)
 	m.addGauge("seedlet_relist_age_seconds", "Time since the newest successful relist was issued.",

@@ -202,7 +202,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
 	resizing := p.Resize.InProgress != nil || p.Resize.HeldEarlier != nil
-	nextPull, _ := a.state.Images.NextPull()
+	head := a.state.Images.Head()
 	a.countShare(p)
 	a.endLatecomer(p)
 	wake := p.Plan(a.podEnvFor(p))
@@ -217,9 +217,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 	if p.IsEvicted() && !evicted {
 		a.state.Metrics.Evicted.Increment(string(p.Storage.Usage.Exceeded.Kind))
 	}
-	if next, waits := a.state.Images.NextPull(); waits && next != nextPull {
-		a.queue.enqueue(next) // the pod gave up its place in the queue
-	}
+	a.enqueueImages(a.state.Images.Advanced(head)) // the pod gave up its places in the queue
 	if !p.StaleSince.IsZero() {
 		a.requestRelist(p.StaleSince)
 	}

@@ -1,10 +1,13 @@
 package core
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
@@ -91,21 +94,30 @@ func (a *Agent) measuredBy(r op.Record) string {
 			continue
 		}
 		if _, use := p.MeasuredVolume(v, &a.state.Node); use != nil {
-			return use.Driver
+			return a.driverLabel(use.Driver)
 		}
 	}
 	return ""
 }
 
 // addVolumeStats adds the usage of claims. Of a claim that several pods have, one pod's is shown.
+// Pods with more claims than others are cut first, as in listProbeMetrics.
 func (a *Agent) addVolumeStats(m *metricList) {
-	shown := map[string]bool{}
-	for _, u := range a.state.VolumeStats.List() {
+	usage, counts := a.state.VolumeStats.List(), map[string]int{}
+	usage = slices.DeleteFunc(usage, func(u world.VolumeUsage) bool { return u.Claim == "" })
+	for i := range usage {
+		counts[usage[i].UID]++
+	}
+	ofPod := shareEqually(slices.Sorted(maps.Values(counts)), budget.VolumeMetricsMax)
+	shown, shownOf := map[string]bool{}, map[string]int{}
+	for i := range usage {
+		u := &usage[i]
 		name := u.Namespace + "/" + u.Claim
-		if u.Claim == "" || shown[name] {
+		if shown[name] || shownOf[u.UID] == ofPod {
 			continue
 		}
 		shown[name] = true
+		shownOf[u.UID]++
 		add := func(what, help string, v int64) {
 			*m = append(*m, world.Metric{Name: "kubelet_volume_stats_" + what, Help: help,
 				Value:  float64(v),

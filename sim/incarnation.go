@@ -280,7 +280,7 @@ func (r *run) checkEffectRate(effects int) {
 	}
 	for i := range r.plan.Pods {
 		if h := r.plan.Pods[i].Hostile; h != nil {
-			most += effectsPerContainerMax * h.Containers
+			most += effectsPerContainerMax * (h.Containers + h.Images)
 		}
 	}
 	if r.effectsInSecond > most {

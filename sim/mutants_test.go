@@ -2666,6 +2666,15 @@ var mutants = []mutant{
 		scenario: "pull-secrets", plan: "pull-without-intent.yaml",
 	},
 	{
+		name: "intents are written for all images that wait for a pull",
+		file: "core/image/image.go",
+		old:  "	if at >= q.prepared(s.Limits) {",
+		new:  "	if at < 0 {",
+		also: &edit{"core/image/image.go", "	s.endFar(max(at, intentsKept))\n",
+			"	s.endFar(len(q.Waiting))\n"},
+		scenario: "hostile", plan: "many-intents.yaml",
+	},
+	{
 		name:     "an image that comes after the timeout of its pull counts as one that was there before",
 		file:     "core/image/image.go",
 		old:      "	if i.mayCome(ev) {",
@@ -2674,9 +2683,9 @@ var mutants = []mutant{
 	},
 	{
 		name:     "an intent is removed before the record is on the disk",
-		file:     "core/pullrecord/files.go",
-		old:      "		return r != nil && !r.isSaved()",
-		new:      "		return r != nil && r.Saved > r.Changes",
+		file:     "core/pullrecord/lines.go",
+		old:      "r != nil && !r.isSaved() {\n			r.Awaiting",
+		new:      "r != nil && r.Saved > r.Changes {\n			r.Awaiting",
 		scenario: "pull-secrets", plan: "pull-without-record.yaml",
 	},
 	{

@@ -33,6 +33,7 @@ const (
 	ProbesMax             = 100 // in a second
 	ProbeCommandMax       = 32 << 10
 	ProbeMetricsMax       = 4096
+	VolumeMetricsMax      = 4096
 	TokensMax             = 64
 	TokenRequestsMax      = 4
 	TrustBundlesMax       = 256
@@ -104,6 +105,7 @@ const (
 	Probes
 	ProbeCommand
 	ProbeMetrics
+	VolumeMetrics
 	Tokens
 	TokenRequests
 	TrustBundles
@@ -213,6 +215,10 @@ var Table = [itemCount]Bound{
 		"probes of all pods that /metrics/probes has; pods with more than others have equal parts of " +
 			"what those leave", "when the page is asked for: of a pod the first ones are kept",
 		"The page is made in one step. A hundred pods may have forty each."},
+	VolumeMetrics: {"volume_metrics", VolumeMetricsMax,
+		"claims of all pods whose usage /metrics has; pods with more than others have equal parts of " +
+			"what those leave", "when the page is asked for: of a pod the first ones are kept",
+		"The same. Each has seven series."},
 	Tokens: {"tokens", TokensMax, "different service account tokens of a pod", beforeSandbox,
 		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
 	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",

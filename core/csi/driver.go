@@ -102,6 +102,14 @@ func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (change
 	return changed
 }
 
+// HasDriver reports whether the node has a driver, or is taking back what the cluster knows of it.
+// It has driversMax at most: those that were refused as one too many do not count.
+func (n *Node) HasDriver(name string) bool {
+	d := n.Drivers[name]
+	return d != nil && (len(d.Sessions) == 0 ||
+		slices.ContainsFunc(d.Sessions, func(s Session) bool { return s.Problem == "" }))
+}
+
 // isSame reports whether two states of a driver have the same plugins.
 func (d *Driver) isSame(other *Driver) bool {
 	return d != nil && slices.EqualFunc(d.Sessions, other.Sessions, func(x, y Session) bool {

@@ -20,7 +20,7 @@ const (
 
 // Counted is an operation on a volume of a driver that has ended.
 type Counted struct {
-	Driver    string
+	Driver    string // as the volume has it: the node may have no such driver
 	Operation Operation
 	Took      time.Duration
 	Failed    bool

@@ -222,7 +222,7 @@ func TestNameMoves(t *testing.T) {
 			t.Errorf("%s: image %q", policy, got.ID)
 		}
 		r.out.Reset(&r.table, r.now)
-		r.store.Records.Begin("q.io/i", "other", r.now)
+		r.store.Records.Begin("q.io/i", "other", "", r.now)
 		r.store.Records.Pulled("q.io/i", "sha256:2",
 			pullrecord.OfSecret(&keyring.Source{UID: "b"}), r.now, r.now)
 		image.recordStatus(&runtimeapi.Image{Id: "sha256:2"}, since, since)
@@ -243,7 +243,7 @@ func TestRuntimeAnswersWithDigest(t *testing.T) {
 	r.store.Require("pod", request, v1.PullAlways, r.now)
 	image := r.store.Images[request.Name()]
 	r.out.Reset(&r.table, r.now)
-	r.store.Records.Begin("q.io/i", "pull", r.now)
+	r.store.Records.Begin("q.io/i", "pull", "", r.now)
 	r.store.Records.Pulled("q.io/i", "q.io/i@sha256:0", pullrecord.OfSecret(&keyring.Source{
 		UID: "a", Name: "a", Namespace: "ns"}), r.now, r.now)
 	image.PulledAt, image.PulledID, image.ID = r.now, "q.io/i@sha256:0", "q.io/i@sha256:0"

@@ -416,12 +416,14 @@ type Env struct {
 }
 
 // Plan issues the operations that an image's waiters need, and returns when to plan again. If
-// another image has become the first of the pull queue, it is enqueued.
+// other images have come to the head of the pull queue, they are enqueued.
 func (s *Store) Plan(name string, env *Env) time.Time {
-	next := s.PullQueue.first()
+	before := s.Head()
 	wake := s.plan(name, env)
-	if now := s.PullQueue.first(); now != "" && now != next {
-		env.Enqueue(Key(now))
+	for _, next := range s.Advanced(before) {
+		if next != name {
+			env.Enqueue(Key(next))
+		}
 	}
 	return wake
 }
@@ -437,7 +439,7 @@ func (s *Store) plan(name string, env *Env) time.Time {
 	case env.IsRemoving != nil && env.IsRemoving(img.Ref):
 		// An answer from before the end of the removal would be wrong after it. The image is planned
 		// when the removal completes.
-		s.PullQueue.remove(name)
+		s.leaveQueue(img)
 		return time.Time{}
 	}
 	wake := s.planStatus(img, env.Effects)
@@ -483,11 +485,15 @@ func (s *Store) planStatus(i *Image, effects *op.Effects) time.Time {
 func (s *Store) planPull(i *Image, env *Env) time.Time {
 	effects := env.Effects
 	if ready, until := s.isReadyToPull(i, effects); !ready {
-		s.PullQueue.remove(i.Name)
+		s.leaveQueue(i)
 		return until
 	}
-	if started, at := s.PullQueue.tryStart(i.Name, s.tenant(i), s.Limits, effects.Now()); !started {
-		return at
+	at, until := s.prepare(i, effects.Now())
+	if at < 0 {
+		return until
+	}
+	if started, until := s.PullQueue.tryStart(at, s.Limits, effects.Now()); !started {
+		return until
 	}
 	i.PullIssued = effects.Now()
 	if i.Credential == 0 {
@@ -501,6 +507,51 @@ func (s *Store) planPull(i *Image, env *Env) time.Time {
 	return i.PullIssued.Add(pullCheckPeriod)
 }
 
+// leaveQueue takes an image out of the queue. Its intent is not needed, unless it is being pulled.
+func (s *Store) leaveQueue(i *Image) {
+	s.PullQueue.remove(i.Name)
+	if i.PullOp == 0 {
+		s.Records.End(i.Ref, i.Name)
+	}
+}
+
+// prepare has an image wait in the queue, and records the intent to pull it if it is at the head.
+// It returns the index of the image if its pull may start but for other pulls, or else -1 and when
+// to look again. An image whose intent cannot be written waits in no queue: it is planned when that
+// is on the disk.
+func (s *Store) prepare(i *Image, now time.Time) (at int, until time.Time) {
+	q, tenant := &s.PullQueue, s.tenant(i)
+	if s.Records.Problem(i.Ref) != "" {
+		q.remove(i.Name)
+		_, until = s.Records.Begin(i.Ref, i.Name, tenant, now)
+		return -1, until
+	}
+	at = q.add(i.Name, tenant)
+	s.endFar(max(at, intentsKept))
+	if at >= q.prepared(s.Limits) {
+		return -1, time.Time{}
+	}
+	ready, until := s.Records.Begin(i.Ref, i.Name, tenant, now)
+	if q.Waiting[at].Ready = ready; !ready {
+		return -1, until
+	}
+	return at, time.Time{}
+}
+
+// endFar ends the intent of the image at an index, which is too far from the head of the queue to
+// keep it. All images behind intentsKept have none: one at most comes to be there with each image
+// that is added.
+func (s *Store) endFar(at int) {
+	if at >= len(s.PullQueue.Waiting) {
+		return
+	}
+	queued := &s.PullQueue.Waiting[at]
+	queued.Ready = false
+	if i := s.Images[queued.Name]; i != nil {
+		s.Records.End(i.Ref, i.Name)
+	}
+}
+
 // isReadyToPull reports whether a waiter needs a pull that could start but for other pulls, or when
 // to look again.
 func (s *Store) isReadyToPull(i *Image, effects *op.Effects) (bool, time.Time) {
@@ -508,14 +559,11 @@ func (s *Store) isReadyToPull(i *Image, effects *op.Effects) (bool, time.Time) {
 	case i.PullOp != 0:
 		return false, time.Time{}
 	case i.PullNeededSince.IsZero() || !i.PulledAt.Before(i.PullNeededSince):
-		s.Records.End(i.Ref, i.Name)
 		return false, time.Time{}
 	case effects.Now().Before(i.PullNotBefore):
 		return false, i.PullNotBefore
-	case !s.askForNodeCredentials(i, effects):
-		return false, time.Time{}
 	}
-	return s.Records.Begin(i.Ref, i.Name, effects.Now())
+	return s.askForNodeCredentials(i, effects), time.Time{}
 }
 
 // timeout returns that of the pull in flight, or of the next one.
@@ -571,11 +619,20 @@ func (i *Image) sandbox(env *Env) *runtimeapi.PodSandboxConfig {
 	return nil
 }
 
-// NextPull returns the key of the image that is first in the pull queue; false if the queue is
-// empty. That image has to be planned when a pull completes, and when it becomes the first.
-func (s *Store) NextPull() (timer.Key, bool) {
-	name := s.PullQueue.first()
-	return Key(name), name != ""
+// Head returns the head of the pull queue.
+func (s *Store) Head() Head { return s.PullQueue.head(s.Limits) }
+
+// Advanced returns the images that have to be planned since they were not at the head of the queue
+// before, or were not the first that may start. When a pull completes, all of the head are planned.
+func (s *Store) Advanced(before Head) []string {
+	now := s.Head()
+	advanced := slices.DeleteFunc(now.Names, func(name string) bool {
+		return slices.Contains(before.Names, name)
+	})
+	if now.Ready != before.Ready && now.Ready != "" && !slices.Contains(advanced, now.Ready) {
+		advanced = append(advanced, now.Ready)
+	}
+	return advanced
 }
 
 // PullInFlight returns since when an image is being pulled, and its waiters; zero if it is not
@@ -742,6 +799,7 @@ func (s *Store) HandleRecordCompletion(r op.Record, ev world.Event, effects *op.
 		}
 		return uids, s.Names()
 	}
+	names = s.Head().Names // there may be room for their intents now
 	for _, name := range waiting {
 		img := s.Images[name]
 		if img == nil {

@@ -53,15 +53,58 @@ type QueuedPull struct {
 	Name   string `json:"name"`
 	Tenant string `json:"tenant"`
 	Turn   int    `json:"turn"`
+	// Ready is set once the intent to pull the image is recorded: only then its pull may start, and
+	// one without does not delay those behind it.
+	Ready bool `json:"ready,omitempty"`
 }
 
-// add adds an image to the queue, unless the queue has it.
-func (q *PullQueue) add(name, tenant string) {
+// The first images of the queue are prepared: their intents are recorded, so that their pulls can
+// start. An image that others come before keeps its intent for a while, as far as intentsKept from
+// the front. So there are a few files, and not as many as pods wait for images.
+const (
+	preparedMax = 16
+	intentsKept = 64
+)
+
+// prepared returns how many images are prepared: as many as may start now, and one more.
+func (q *PullQueue) prepared(limits Limits) int {
+	most := preparedMax
+	if limits.ParallelMax > 0 {
+		most = min(max(limits.ParallelMax-q.InFlight, 0)+1, preparedMax)
+	}
+	return min(most, len(q.Waiting))
+}
+
+// Head is what the next starts depend on: the names of the images that are prepared, and the first
+// of those that may start.
+type Head struct {
+	Names []string
+	Ready string
+}
+
+func (q *PullQueue) head(limits Limits) (h Head) {
+	for i := range q.Waiting[:q.prepared(limits)] {
+		h.Names = append(h.Names, q.Waiting[i].Name)
+	}
+	if at := q.firstReady(); at >= 0 {
+		h.Ready = q.Waiting[at].Name
+	}
+	return h
+}
+
+// firstReady returns the index of the first image whose intent is recorded; -1 if there is none.
+func (q *PullQueue) firstReady() int {
+	return slices.IndexFunc(q.Waiting[:min(intentsKept, len(q.Waiting))],
+		func(queued QueuedPull) bool { return queued.Ready })
+}
+
+// add adds an image to the queue, unless the queue has it, and returns its index.
+func (q *PullQueue) add(name, tenant string) int {
 	turn, at := max(q.Turn, q.Next[tenant]), 0
 	for i := range q.Waiting {
 		switch queued := &q.Waiting[i]; {
 		case queued.Name == name:
-			return
+			return i
 		case queued.Tenant == tenant:
 			turn = max(turn, queued.Turn+1)
 		}
@@ -69,16 +112,15 @@ func (q *PullQueue) add(name, tenant string) {
 	for at < len(q.Waiting) && q.Waiting[at].Turn <= turn {
 		at++
 	}
-	q.Waiting = slices.Insert(q.Waiting, at, QueuedPull{name, tenant, turn})
+	q.Waiting = slices.Insert(q.Waiting, at, QueuedPull{Name: name, Tenant: tenant, Turn: turn})
+	return at
 }
 
-// tryStart reports whether the pull of an image may start now, and counts it as running if so.
-// Otherwise the image is queued; the time is when the rate limit allows the pull. The time is zero
-// if the image has to wait for other pulls: the owner plans NextPull when one of them completes.
-func (q *PullQueue) tryStart(name, tenant string, limits Limits,
-	now time.Time) (bool, time.Time) {
-	q.add(name, tenant)
-	if q.first() != name || limits.ParallelMax > 0 && q.InFlight >= limits.ParallelMax {
+// tryStart reports whether the pull of the image at an index may start now, and counts it as
+// running if so. Otherwise the time is when the rate limit allows the pull. The time is zero if the
+// image has to wait for other pulls: the owner plans the images of Head when one of them completes.
+func (q *PullQueue) tryStart(at int, limits Limits, now time.Time) (bool, time.Time) {
+	if q.firstReady() != at || limits.ParallelMax > 0 && q.InFlight >= limits.ParallelMax {
 		return false, time.Time{}
 	}
 	if limits.Interval > 0 {
@@ -91,15 +133,16 @@ func (q *PullQueue) tryStart(name, tenant string, limits Limits,
 		}
 		q.AllowanceSpentUntil = q.AllowanceSpentUntil.Add(limits.Interval)
 	}
-	q.startTurn(q.Waiting[0])
-	q.Waiting = q.Waiting[1:]
+	q.startTurn(q.Waiting[at])
+	q.Waiting = slices.Delete(q.Waiting, at, at+1)
 	q.InFlight++
 	return true, time.Time{}
 }
 
-// startTurn makes the turn of a pull that starts the current one.
+// startTurn makes the turn of a pull that starts the current one, unless the pull was not ready in
+// its turn, which has passed.
 func (q *PullQueue) startTurn(pull QueuedPull) {
-	q.Turn = pull.Turn
+	q.Turn = max(q.Turn, pull.Turn)
 	maps.DeleteFunc(q.Next, func(_ string, turn int) bool { return turn <= q.Turn })
 	if q.Next == nil {
 		q.Next = map[string]int{}
@@ -112,12 +155,4 @@ func (q *PullQueue) remove(name string) {
 	q.Waiting = slices.DeleteFunc(q.Waiting, func(queued QueuedPull) bool {
 		return queued.Name == name
 	})
-}
-
-// first returns the first image of the queue; empty if none waits.
-func (q *PullQueue) first() string {
-	if len(q.Waiting) == 0 {
-		return ""
-	}
-	return q.Waiting[0].Name
 }

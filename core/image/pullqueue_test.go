@@ -85,10 +85,15 @@ func (p *registry) finish(i int, err *world.Error) {
 		}
 	}
 	p.queue = append(p.queue, Key(ref))
-	if key, waits := p.store.NextPull(); waits {
-		p.queue = append(p.queue, key)
-	}
+	p.queueHead()
 	p.planUntilIdle()
+}
+
+// queueHead has the head of the queue of pulls planned.
+func (p *registry) queueHead() {
+	for _, name := range p.store.Head().Names {
+		p.queue = append(p.queue, Key(name))
+	}
 }
 
 // Whatever the order in which pulls are requested, released, fail and complete: the limits of
@@ -113,9 +118,7 @@ func TestLimitsHold(t *testing.T) {
 				ref := fmt.Sprint("i", rapid.IntRange(0, 9).Draw(t, "ref"))
 				p.store.Release("pod", ref)
 				p.queue = append(p.queue, Key(ref))
-				if key, waits := p.store.NextPull(); waits {
-					p.queue = append(p.queue, key)
-				}
+				p.queueHead()
 				p.planUntilIdle()
 			},
 			"end": func(t *rapid.T) {
@@ -142,8 +145,8 @@ func TestLimitsHold(t *testing.T) {
 				}
 				checkPullRate(t, p.started, limits)
 				full := limits.ParallelMax > 0 && len(p.inFlight) == limits.ParallelMax
-				if next, waits := p.store.NextPull(); waits && !full && p.wakes.Len() == 0 {
-					t.Fatalf("the pull of %s waits although it could start", next.Name)
+				if next := p.store.Head().Names; len(next) > 0 && !full && p.wakes.Len() == 0 {
+					t.Fatalf("the pull of %s waits although it could start", next[0])
 				}
 			},
 		})
@@ -164,15 +167,20 @@ func checkPullRate(t *rapid.T, starts []time.Time, limits Limits) {
 	}
 }
 
+// start adds an image that is ready to the queue, and reports whether its pull starts.
+func (q *PullQueue) start(name, tenant string, limits Limits) bool {
+	at := q.add(name, tenant)
+	q.Waiting[at].Ready = true
+	started, _ := q.tryStart(at, limits, t0)
+	return started
+}
+
 // Pods take turns at pulls: a pod of many images delays another one by the pull in flight and one
 // more, and its own images keep their order.
 func TestPodsTakeTurnsAtPulls(t *testing.T) {
 	var q PullQueue
 	limits := Limits{ParallelMax: 1}
-	start := func(name, tenant string) bool {
-		started, _ := q.tryStart(name, tenant, limits, t0)
-		return started
-	}
+	start := func(name, tenant string) bool { return q.start(name, tenant, limits) }
 	for i := range 20 {
 		if started := start(fmt.Sprintf("greedy-%02d", i), "greedy"); started != (i == 0) {
 			t.Fatalf("pull %d started: %v", i, started)
@@ -182,10 +190,10 @@ func TestPodsTakeTurnsAtPulls(t *testing.T) {
 	start("b2", "b")
 	start("c", "c")
 	var order []string
-	for q.first() != "" {
+	for len(q.Waiting) > 0 {
 		q.InFlight--
-		order = append(order, q.first())
-		if !start(q.first(), "") {
+		order = append(order, q.Waiting[0].Name)
+		if !start(q.Waiting[0].Name, "") {
 			t.Fatal("the first of the queue does not start")
 		}
 	}
@@ -200,19 +208,19 @@ func TestRepeatedPullsDoNotStarveOthers(t *testing.T) {
 	var q PullQueue
 	limits := Limits{ParallelMax: 1}
 	for _, pull := range [][2]string{{"z", "z"}, {"b1", "b"}, {"b2", "b"}} {
-		q.tryStart(pull[0], pull[1], limits, t0)
+		q.start(pull[0], pull[1], limits)
 	}
 	for i := range 5 {
 		tenant := []string{"x", "y"}[i%2]
 		q.InFlight--
-		if started, _ := q.tryStart("again", tenant, limits, t0); started {
+		if q.start("again", tenant, limits) || len(q.Waiting) == 0 {
 			continue
 		}
-		if started, _ := q.tryStart(q.first(), "", limits, t0); !started {
+		if !q.start(q.Waiting[0].Name, "", limits) {
 			t.Fatal("the first of the queue does not start")
 		}
 	}
-	if q.first() == "b2" {
+	if len(q.Waiting) > 0 && q.Waiting[0].Name == "b2" {
 		t.Error("the second image of b still waits after five other pulls")
 	}
 }

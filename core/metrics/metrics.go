@@ -8,6 +8,7 @@ package metrics
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"seedlet.dev/world"
@@ -62,13 +63,36 @@ func (h *Histogram) Export(bounds Bounds) *world.Histogram {
 	return exported
 }
 
+// The bounds of the keys of counters and of histograms. The closed lists of all metrics are within
+// them: exit codes have the largest of the counters, operations of CSI drivers that of the
+// histograms. A key is kept until the agent ends, and is a series of a database of metrics for as
+// long as that keeps it, so nothing that can have any value may be a key. Where a mistake makes it
+// one, or a plugin has another name each time that it registers, what comes after as many keys as
+// this counts for Rest.
+const (
+	CountersMax   = 8192
+	HistogramsMax = 2048
+)
+
+// Other is the value of a label that stands for all that have none of their own.
+const Other = "other"
+
+// Rest returns the key that a key counts for if there is no room for it: it has Other for each of
+// its words, so that the metric has the same labels.
+func Rest(key string) string {
+	return strings.TrimSuffix(strings.Repeat(Other+" ", strings.Count(key, " ")+1), " ")
+}
+
 // Counters are counts by key. The keys are values of labels, from a closed list.
 type Counters map[string]uint64
 
-// Increment adds one to the count of a key.
+// Increment adds one to the count of a key, or to that of Rest.
 func (c *Counters) Increment(key string) {
 	if *c == nil {
 		*c = Counters{}
+	}
+	if _, isCounted := (*c)[key]; !isCounted && len(*c) >= CountersMax {
+		key = Rest(key)
 	}
 	(*c)[key]++
 }
@@ -79,10 +103,13 @@ func (c Counters) Keys() []string { return slices.Sorted(maps.Keys(c)) }
 // Histograms are histograms by key. The keys are values of a label, from a closed list.
 type Histograms map[string]*Histogram
 
-// Observe counts one duration in the histogram of a key.
+// Observe counts one duration in the histogram of a key, or in that of Rest.
 func (h *Histograms) Observe(key string, bounds Bounds, d time.Duration) {
 	if *h == nil {
 		*h = Histograms{}
+	}
+	if (*h)[key] == nil && len(*h) >= HistogramsMax {
+		key = Rest(key)
 	}
 	if (*h)[key] == nil {
 		(*h)[key] = &Histogram{}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,5 +69,28 @@ func TestKeys(t *testing.T) {
 	}
 	if !cmp.Equal(c.Keys(), []string{"a", "b"}) || !cmp.Equal(h.Keys(), c.Keys()) || c["b"] != 2 {
 		t.Errorf("counted %v and %v", c, h)
+	}
+}
+
+// Names without end leave a bounded number of keys. Nothing is lost: what has no key of its own
+// counts for the rest, whose labels are as many.
+func TestKeysAreBounded(t *testing.T) {
+	const names = 10_000
+	var c Counters
+	var h Histograms
+	for i := range names {
+		key := fmt.Sprintf("driver-%d mount success", i)
+		for range 2 {
+			c.Increment(key)
+			h.Observe(key, bounds, time.Second)
+		}
+	}
+	const rest = "other other other"
+	if len(c) > CountersMax+1 || c[rest] != 2*(names-CountersMax) || c["driver-0 mount success"] != 2 {
+		t.Errorf("%d counters, %d of the rest", len(c), c[rest])
+	}
+	if len(h) > HistogramsMax+1 || h[rest] == nil ||
+		h[rest].Export(bounds).Count != 2*(names-HistogramsMax) {
+		t.Errorf("%d histograms", len(h))
 	}
 }

@@ -3,15 +3,12 @@ package pullrecord
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
-	"seedlet.dev/core/budget"
 	"seedlet.dev/core/document"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
@@ -44,26 +41,6 @@ const (
 	backoffMax     = time.Minute
 )
 
-// File is how much of a file is on the disk.
-type File struct {
-	// Changes counts those of the content so far. Saved is the number that the disk has; Writing that
-	// of the operation in flight.
-	Changes uint64     `json:"changes,omitempty"`
-	Saved   uint64     `json:"saved,omitempty"`
-	Writing uint64     `json:"writing,omitempty"`
-	IsGone  bool       `json:"isGone,omitempty"` // the file is to be removed
-	Op      world.OpID `json:"op,omitempty"`
-
-	Failures  int       `json:"failures,omitempty"` // in a row
-	Problem   string    `json:"problem,omitempty"`  // the newest failure; empty after a success
-	NotBefore time.Time `json:"notBefore,omitzero"`
-}
-
-func (f *File) isSaved() bool { return f.Changes == f.Saved }
-
-// isOnDisk reports whether there is a file, with whatever content.
-func (f *File) isOnDisk() bool { return f.Saved > 0 || f.Changes == 0 }
-
 // FilesOnDisk returns how many files there are.
 func (s *Store) FilesOnDisk() (records, intents int) {
 	for _, r := range s.Records { //ordered: a count
@@ -85,11 +62,27 @@ type Dir struct {
 	// Failed is set if the directory could not be read: what its files say is not known. It is read
 	// again.
 	Failed bool `json:"failed,omitempty"`
+	// Listing is set if a read has answered that there is too much to read. The names alone are
+	// listed then.
+	Listing bool `json:"listing,omitempty"`
 	// Missing is set if there is no directory. It is made before a file in it.
 	Missing   bool       `json:"missing,omitempty"`
 	Op        world.OpID `json:"op,omitempty"`
 	Failures  int        `json:"failures,omitempty"` // in a row
 	NotBefore time.Time  `json:"notBefore,omitzero"`
+	Writes    Line       `json:"writes"`
+	Removals  Line       `json:"removals"`
+}
+
+// isReadDue reports whether the directory is to be read now.
+func (d *Dir) isReadDue(now time.Time) bool {
+	return (!d.IsRead || d.Failed) && !now.Before(d.NotBefore)
+}
+
+// wasRead notes that what is in the directory is known.
+func (d *Dir) wasRead() {
+	d.IsRead, d.Failed, d.Listing, d.Missing = true, false, false, false
+	d.Failures, d.NotBefore = 0, time.Time{}
 }
 
 // IsLoaded reports whether both directories were read.
@@ -100,16 +93,6 @@ func (s *Store) dir(name string) *Dir {
 		return &s.RecordsDir
 	}
 	return &s.IntentsDir
-}
-
-// change notes that a file has another content, or is to be removed.
-func (s *Store) change(dir, name string, f *File) {
-	f.Changes++
-	s.Changed = true
-	path := dir + "/" + name
-	if at, found := slices.BinarySearch(s.Unsaved, path); !found {
-		s.Unsaved = slices.Insert(s.Unsaved, at, path)
-	}
 }
 
 // file returns a file by its path below Dir, and its content; nil if there is none.
@@ -134,6 +117,7 @@ func (s *Store) Plan(effects *op.Effects) time.Time {
 	}
 	s.confirm(effects)
 	s.Changed = false
+	s.retry(effects.Now())
 	var wake time.Time
 	for _, name := range []string{recordsDir, intentsDir} {
 		wake = timer.Soonest(wake, s.planDir(name, effects))
@@ -145,23 +129,11 @@ func (s *Store) Plan(effects *op.Effects) time.Time {
 		s.LeftoverOp = effects.Issue(Owner, s.Leftovers[0], fileTimeout,
 			&world.RemoveTree{Path: s.Dir + "/" + s.Leftovers[0]})
 	}
-	s.Unsaved = slices.DeleteFunc(s.Unsaved, func(path string) bool {
-		f, content := s.file(path)
-		dir, _, _ := strings.Cut(path, "/")
-		switch {
-		case f == nil || f.Op == 0 && f.isSaved():
-			return true
-		case f.Op != 0, s.dir(dir).Missing, s.dir(dir).Op != 0, s.awaitsRecord(path),
-			f.IsGone && s.dir(dir).Failed: // it may be of an earlier agent
-		case effects.Now().Before(f.NotBefore):
-			wake = timer.Soonest(wake, f.NotBefore)
-		default:
-			f.Writing = f.Changes
-			f.Op = effects.Issue(Owner, path, fileTimeout, s.write(path, f, content))
-		}
-		return false
-	})
-	return wake
+	for _, name := range []string{recordsDir, intentsDir} {
+		s.planLine(name, false, effects)
+		s.planLine(name, true, effects)
+	}
+	return timer.Soonest(wake, s.Retries.Next())
 }
 
 // confirm records the secrets that are as good as recorded ones.
@@ -179,48 +151,21 @@ func (s *Store) confirm(effects *op.Effects) {
 // in it. No file of it is written meanwhile.
 func (s *Store) planDir(name string, effects *op.Effects) time.Time {
 	d, path := s.dir(name), s.Dir+"/"+name
-	isNeeded, isWritten := false, false
-	for _, file := range s.Unsaved {
-		if strings.HasPrefix(file, name+"/") {
-			f, _ := s.file(file)
-			isNeeded, isWritten = true, isWritten || f != nil && f.Op != 0
-		}
-	}
+	isUnread := !d.IsRead || d.Failed
 	switch {
-	case d.Op != 0, d.IsRead && !d.Failed && !(d.Missing && isNeeded), isWritten:
+	case d.Op != 0, !isUnread && !(d.Missing && d.isWaitedFor()), d.isBusy():
 		return time.Time{}
 	case effects.Now().Before(d.NotBefore):
 		return d.NotBefore
-	case !d.IsRead, d.Failed:
+	case isUnread && d.Listing:
+		d.Op = effects.Issue(Owner, name, fileTimeout, &world.ListDir{Path: path})
+	case isUnread:
 		d.Op = effects.Issue(Owner, name, fileTimeout, &world.ReadFiles{Path: path, FilesMax: filesMax,
 			BytesMax: fileBytesMax, SumMax: dirBytesMax})
 	default:
 		d.Op = effects.Issue(Owner, name, fileTimeout, &world.MakeDir{Path: path, Mode: dirPermission})
 	}
 	return time.Time{}
-}
-
-// write returns the operation that makes a file what it is to be.
-func (s *Store) write(path string, f *File, content any) any {
-	at := s.Dir + "/" + path
-	if f.IsGone {
-		return &world.RemoveTree{Path: at}
-	}
-	return &world.WriteFile{Path: at, Data: encode(content), Mode: filePermission}
-}
-
-// awaitsRecord reports whether an intent is not removed yet because what came of it is not on the
-// disk.
-func (s *Store) awaitsRecord(path string) bool {
-	dir, name, _ := strings.Cut(path, "/")
-	if dir != intentsDir {
-		return false
-	}
-	i := s.Intents[name]
-	return i.IsGone && slices.ContainsFunc(i.Records, func(file string) bool {
-		r := s.Records[file]
-		return r != nil && !r.isSaved()
-	})
 }
 
 // encode returns the content of a file.
@@ -243,7 +188,7 @@ func encode(content any) []byte {
 // pulls may begin now, and whether the records were just loaded, or given up for now.
 func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effects) (images []string,
 	loaded bool) {
-	if r.Call == "ReadFiles" || r.Call == "MakeDir" {
+	if r.Call == "ReadFiles" || r.Call == "ListDir" || r.Call == "MakeDir" {
 		d := s.dir(r.Subject)
 		d.Op = 0
 		isKnown := s.handleDir(d, r, ev, effects)
@@ -256,112 +201,114 @@ func (s *Store) HandleCompletion(r op.Record, ev world.Event, effects *op.Effect
 		s.LeftoverOp, s.Leftovers = 0, s.Leftovers[1:] // one that stays is left to the next agent
 		return nil, false
 	}
-	f, _ := s.file(r.Subject)
-	if f == nil {
-		return nil, false
-	}
-	dir, _, _ := strings.Cut(r.Subject, "/")
-	f.Op = 0
-	switch {
-	case ev.Err == nil:
-		f.Saved, f.Failures, f.Problem, f.NotBefore = f.Writing, 0, "", time.Time{}
-	case r.Call == "WriteFile" && ev.Err.Has(world.KindNotFound) && f.Failures == 0:
-		s.dir(dir).Missing = true
-		f.Failures++
-		return nil, false
-	default:
-		f.fail(ev.Time, ev.Err)
-		if f.Failures == 1 {
-			effects.Log(world.LevelWarning, "Failed to record who may use an image", "path",
-				s.Dir+"/"+r.Subject, "err", ev.Err.Message)
-		}
-	}
-	return s.finish(r.Subject), false
-}
-
-func (f *File) fail(at time.Time, err *world.Error) {
-	f.Failures++
-	f.Problem = budget.CutMessage(err.Message)
-	f.NotBefore = at.Add(timer.Backoff(f.Failures, backoffInitial, backoffMax))
-}
-
-// finish forgets a file that is gone, and returns the images that wait, or waited, for it.
-func (s *Store) finish(path string) []string {
-	dir, name, _ := strings.Cut(path, "/")
-	if dir == recordsDir {
-		if r := s.Records[name]; r.IsGone && r.isSaved() {
-			delete(s.Records, name)
-		}
-		return nil
-	}
-	i := s.Intents[name]
-	if i.IsGone && i.isSaved() {
-		s.dropIntent(name)
-	}
-	return i.Pullers
-}
-
-// failAll notes that no file of a directory can be written, and returns the images that wait for
-// one.
-func (s *Store) failAll(dir string, err *world.Error) (waiting []string) {
-	if dir != intentsDir {
-		return nil
-	}
-	for _, file := range slices.Sorted(maps.Keys(s.Intents)) {
-		if i := s.Intents[file]; !i.isSaved() {
-			i.Problem = budget.CutMessage(err.Message)
-			waiting = append(waiting, i.Pullers...)
-		}
-	}
-	return waiting
+	return s.handleFile(r, ev, effects), false
 }
 
 // handleDir handles the read of a directory, or its creation. It reports whether what is known of
 // its files has changed.
 func (s *Store) handleDir(d *Dir, r op.Record, ev world.Event, effects *op.Effects) bool {
 	read, _ := ev.Body.(*world.FilesRead)
+	listed, _ := ev.Body.(*world.DirListed)
 	switch {
 	case r.Call == "MakeDir" && ev.Err == nil:
 		d.Missing, d.Failures, d.NotBefore = false, 0, time.Time{}
 		return false
-	case r.Call == "ReadFiles" && ev.Err.Has(world.KindNotFound):
-		*d = Dir{IsRead: true, Missing: true}
+	case r.Call == "MakeDir":
+		s.failDir(d, r, ev.Time, ev.Err, effects)
+		return false
+	case ev.Err.Has(world.KindNotFound):
+		d.wasRead()
+		d.Missing = true
 		return true
-	case r.Call == "ReadFiles" && ev.Err == nil && read != nil:
-		*d = Dir{IsRead: true}
+	case ev.Err == nil && read != nil:
+		d.wasRead()
 		for i := range read.Files {
 			s.load(r.Subject, &read.Files[i], ev.Time, effects)
 		}
 		return true
+	case ev.Err == nil && listed != nil && isTooLarge(listed.Entries):
+		d.wasRead()
+		s.loadNames(r.Subject, listed.Entries, ev.Time, effects)
+		return true
+	case r.Call == "ReadFiles" && ev.Err.Has(world.KindExhausted):
+		d.Listing = true // the list tells a directory that is too large from an agent without room
+		return false
+	}
+	d.Listing = false
+	return s.failDir(d, r, ev.Time, ev.Err, effects)
+}
+
+// failDir notes that a directory could not be read, or made. It reports whether images are used or
+// pulled without its files from now on.
+func (s *Store) failDir(d *Dir, r op.Record, at time.Time, err *world.Error,
+	effects *op.Effects) (givenUp bool) {
+	if err == nil {
+		err = world.Errorf(world.KindExhausted, r.Call, "there was no room to read the directory")
 	}
 	d.Failures++
-	d.NotBefore = ev.Time.Add(timer.Backoff(d.Failures, backoffInitial, backoffMax))
+	d.NotBefore = at.Add(timer.Backoff(d.Failures, backoffInitial, backoffMax))
 	if r.Call == "MakeDir" && d.Failures == 1 {
 		effects.Log(world.LevelWarning, "Failed to record who may use images", "path",
-			s.Dir+"/"+r.Subject, "err", ev.Err.Error())
+			s.Dir+"/"+r.Subject, "err", err.Error())
 	}
-	if r.Call != "ReadFiles" || d.Failures != readsMax {
+	if r.Call == "MakeDir" || d.Failures != readsMax {
 		return false
 	}
 	d.IsRead, d.Failed = true, true
 	effects.Log(world.LevelError, "Failed to read who may use images: they are pulled again", "path",
-		s.Dir+"/"+r.Subject, "err", ev.Err.Error())
+		s.Dir+"/"+r.Subject, "err", err.Error())
 	return true
+}
+
+// isTooLarge reports whether a directory has more than ReadFiles reads.
+func isTooLarge(entries []world.DirEntry) bool {
+	files, bytes := 0, int64(0)
+	for i := range entries {
+		if !entries[i].Directory {
+			files, bytes = files+1, bytes+entries[i].Size
+		}
+	}
+	return files > filesMax || bytes > dirBytesMax
+}
+
+// loadNames takes the names of the files of a directory that has too many. What they say is not
+// known, as if all of them were damaged; but they count for the images that they name alone, and
+// are removed in their time, so the next agent finds fewer.
+func (s *Store) loadNames(dir string, entries []world.DirEntry, now time.Time,
+	effects *op.Effects) {
+	effects.Log(world.LevelError, "Too much to read of who may use images: images with a record are "+
+		"pulled again", "path", s.Dir+"/"+dir, "files", len(entries))
+	for i := range entries {
+		file := world.File{Name: entries[i].Name}
+		switch own, _ := s.file(dir + "/" + file.Name); {
+		case entries[i].Directory || s.isNoRecord(dir, &file, now, own):
+		case dir == recordsDir:
+			put(&s.Records, file.Name, &Record{Damaged: true})
+		default:
+			s.putIntent(file.Name, "", &Intent{UnknownSince: now})
+		}
+	}
+}
+
+// isNoRecord reports whether a file has nothing to say: it is another one, what an agent left
+// unfinished, or one that this agent has written since.
+func (s *Store) isNoRecord(dir string, file *world.File, now time.Time, own *File) bool {
+	if strings.HasPrefix(file.Name, leftoverPrefix) && strings.Contains(file.Name, leftoverInfix) {
+		s.Leftovers = append(s.Leftovers, dir+"/"+file.Name)
+		return true
+	}
+	if i := s.Intents[file.Name]; own != nil && dir == intentsDir && len(i.Records) == 0 {
+		s.foundLate(i, now)
+	}
+	return own != nil || !strings.HasPrefix(file.Name, filePrefix) ||
+		strings.HasSuffix(file.Name, tempSuffix)
 }
 
 // load takes the content of a file of an earlier agent, unless this one has written it since. Of a
 // damaged one it is known that an agent has pulled the image.
 func (s *Store) load(dir string, file *world.File, now time.Time, effects *op.Effects) {
 	path := dir + "/" + file.Name
-	if strings.HasPrefix(file.Name, leftoverPrefix) && strings.Contains(file.Name, leftoverInfix) {
-		s.Leftovers = append(s.Leftovers, path)
-		return
-	}
-	isOther := !strings.HasPrefix(file.Name, filePrefix) || strings.HasSuffix(file.Name, tempSuffix)
-	if own, _ := s.file(path); own != nil || isOther {
-		if i := s.Intents[file.Name]; dir == intentsDir && i != nil && len(i.Records) == 0 {
-			i.foundLate(now)
-		}
+	if own, _ := s.file(path); s.isNoRecord(dir, file, now, own) {
 		return
 	}
 	var err error

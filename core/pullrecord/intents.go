@@ -17,11 +17,15 @@ import (
 // putIntent keeps an intent to pull a reference; empty: the file is damaged.
 func (s *Store) putIntent(file, ref string, i *Intent) {
 	s.dropIntent(file)
-	i.Image, i.FullName = ref, ""
-	if ref != "" {
-		i.FullName = imagename.Split(ref).Full()
-	}
 	put(&s.Intents, file, i)
+	if i.BeganAt.IsZero() {
+		s.Earlier++
+	}
+	if i.Image, i.FullName = ref, ""; ref == "" {
+		s.Damaged++
+		return
+	}
+	i.FullName = imagename.Split(ref).Full()
 	files := s.IntentsOf[i.FullName]
 	at, _ := slices.BinarySearch(files, file)
 	put(&s.IntentsOf, i.FullName, slices.Insert(files, at, file))
@@ -29,7 +33,10 @@ func (s *Store) putIntent(file, ref string, i *Intent) {
 
 // foundLate notes that the file of an intent is on the disk, and that its directory could not be
 // read when this agent intended the pull: an earlier one may have intended it before.
-func (i *Intent) foundLate(now time.Time) {
+func (s *Store) foundLate(i *Intent, now time.Time) {
+	if !i.BeganAt.IsZero() {
+		s.Earlier++
+	}
 	i.BeganAt, i.UnknownSince = time.Time{}, now
 	if i.IsGone {
 		i.IsGone, i.Saved = false, i.Changes
@@ -43,6 +50,13 @@ func (s *Store) dropIntent(file string) {
 		return
 	}
 	delete(s.Intents, file)
+	if i.BeganAt.IsZero() {
+		s.Earlier--
+	}
+	if i.Image == "" {
+		s.Damaged--
+		return
+	}
 	files := s.IntentsOf[i.FullName]
 	at, _ := slices.BinarySearch(files, file)
 	if files = slices.Delete(files, at, at+1); len(files) == 0 {
@@ -58,7 +72,7 @@ func (s *Store) mayBePulled(ref, id string, names []string) bool {
 	s.recoverImage(ref, names)
 	full := imagename.Split(ref).Full()
 	isPulled := func(name string) bool {
-		return name != "" && slices.ContainsFunc(s.IntentsOf[name], func(file string) bool {
+		return slices.ContainsFunc(s.IntentsOf[name], func(file string) bool {
 			return s.mayBring(s.Intents[file], id)
 		})
 	}
@@ -81,7 +95,7 @@ func (s *Store) recoverListed(images map[string][]string) {
 
 // recoverImage finds out whether damaged intents are for an image.
 func (s *Store) recoverImage(ref string, names []string) {
-	if len(s.IntentsOf[""]) == 0 {
+	if s.Damaged == 0 {
 		return
 	}
 	for _, spelling := range spellings(append([]string{ref}, names...)) {

@@ -44,7 +44,8 @@ const (
 	// absenceAwaited is for how long the runtime does not list an image before its record is removed.
 	// A runtime that is just starting may list none.
 	absenceAwaited = time.Hour
-	// intentsMax bounds the intents of pulls with an unknown outcome. The oldest is dropped.
+	// intentsMax bounds the intents of this agent's pulls with an unknown outcome. The oldest is
+	// dropped.
 	intentsMax = 4096
 )
 
@@ -56,9 +57,11 @@ type Store struct {
 	// Intents by that which is made of the reference.
 	Records map[string]*Record `json:"records,omitempty"`
 	Intents map[string]*Intent `json:"intents,omitempty"`
-	// IntentsOf are the intents by the full name of their images, sorted; by "" those whose file is
-	// damaged.
+	// IntentsOf are the intents by the full name of their images, sorted, but for those whose file is
+	// damaged: Damaged is how many these are. Earlier is how many are of an earlier agent.
 	IntentsOf  map[string][]string `json:"intentsOf,omitempty"`
+	Damaged    int                 `json:"damaged,omitempty"`
+	Earlier    int                 `json:"earlier,omitempty"`
 	RecordsDir Dir                 `json:"recordsDir,omitzero"`
 	IntentsDir Dir                 `json:"intentsDir,omitzero"`
 	// Seen are the images that lists of the runtime have had, by ID.
@@ -70,9 +73,10 @@ type Store struct {
 	Confirmed []Confirmation `json:"confirmed,omitempty"`
 	// Changed is set if there is something to plan.
 	Changed bool `json:"changed,omitempty"`
-	// Unsaved are the paths, below Dir, of the files that the disk does not have as they are to be,
-	// sorted.
-	Unsaved []string `json:"unsaved,omitempty"`
+	// Retries are when files are looked at again, by directory and name.
+	Retries timer.Queue[timer.Key] `json:"retries"`
+	// Pending are the intents that may not be on the disk yet, of pulls that wait for that.
+	Pending []string `json:"pending,omitempty"`
 	// Leftovers are the paths, below Dir, of files that an earlier agent was writing when it ended.
 	// They are removed one after the other.
 	Leftovers  []string   `json:"leftovers,omitempty"`
@@ -98,6 +102,8 @@ type Record struct {
 	// Damaged is set if the file could not be read as a record: that the image was pulled is
 	// known, and no more.
 	Damaged bool `json:"damaged,omitempty"`
+	// Awaiting are the intents that are removed once the record is on the disk.
+	Awaiting []string `json:"awaiting,omitempty"`
 }
 
 // Intent is a pull whose result is not recorded.
@@ -110,6 +116,8 @@ type Intent struct {
 	// Pullers are the images, by name, that are being pulled, or are pulled when the intent is on the
 	// disk, sorted.
 	Pullers []string `json:"pullers,omitempty"`
+	// Tenant is the pod that the newest of them is pulled for.
+	Tenant string `json:"tenant,omitempty"`
 	// UnknownSince is set if the image may come from a pull that is not in flight any more.
 	UnknownSince time.Time `json:"unknownSince,omitzero"`
 	// FailedAt is when the runtime last answered that the pull has failed; zero: a later list of its
@@ -233,10 +241,13 @@ func (s *Store) isUnreadable() bool { return s.RecordsDir.Failed || s.IntentsDir
 
 // Begin records that an image is about to be pulled, for the image store's image of a name. It
 // reports whether the pull can begin; if not, the image is planned after the next attempt to write
-// the intent. End has to be called when the image is not pulled any more, or is not to be.
+// the intent. End has to be called when the image is not pulled any more, or is not to be. Begin is
+// for the first pulls of the queue alone: as many pods may wait for pulls as there are, and a
+// registry may keep all of them waiting.
 //
-// Before the first list of images no pull begins, until a time that Begin returns then.
-func (s *Store) Begin(ref, name string, now time.Time) (ready bool, until time.Time) {
+// Before the first list of images no pull begins, and while there is no room for its intent none
+// does, until a time that Begin returns then.
+func (s *Store) Begin(ref, name, tenant string, now time.Time) (ready bool, until time.Time) {
 	switch {
 	case !s.isKept():
 		return true, time.Time{}
@@ -253,14 +264,18 @@ func (s *Store) Begin(ref, name string, now time.Time) (ready bool, until time.T
 	switch {
 	case i != nil && i.IsGone && i.Op == 0 && i.Failures == 0 && i.Saved == i.Changes-1:
 		i.IsGone, i.Saved = false, i.Changes // the removal has not started: the file is there
-	case i == nil || i.IsGone && i.Op == 0:
-		i = &Intent{BeganAt: now}
-		s.change(intentsDir, file, &i.File)
+	case i != nil && i.Image != "" && !(i.IsGone && i.Op == 0):
+	case !s.hasRoom():
+		return false, now.Add(roomAwaited)
+	default:
+		if i == nil || i.IsGone && i.Op == 0 {
+			i = &Intent{BeganAt: now}
+		}
 		s.putIntent(file, ref, i)
-	case i.Image == "":
-		s.putIntent(file, ref, i)
 		s.change(intentsDir, file, &i.File)
+		s.Pending = append(s.Pending, file)
 	}
+	i.Tenant = tenant
 	if at, found := slices.BinarySearch(i.Pullers, name); !found {
 		i.Pullers = slices.Insert(i.Pullers, at, name)
 	}
@@ -269,7 +284,7 @@ func (s *Store) Begin(ref, name string, now time.Time) (ready bool, until time.T
 
 // Problem returns why the intent to pull an image could not be written; empty if it could.
 func (s *Store) Problem(ref string) string {
-	if i := s.Intents[fileName(ref)]; i != nil {
+	if i := s.Intents[fileName(ref)]; i != nil && !i.IsGone {
 		return i.Problem
 	}
 	return ""
@@ -369,6 +384,8 @@ func (s *Store) settle(file string, i *Intent) {
 	case len(i.Pullers) > 0, i.isAwaited(), i.IsGone:
 	case i.Changes == 1 && i.Saved == 0 && i.Op == 0 && i.Failures == 0:
 		s.dropIntent(file) // there is no file
+		waiting := &s.IntentsDir.Writes.Waiting
+		*waiting = slices.DeleteFunc(*waiting, func(name string) bool { return name == file })
 	default:
 		i.IsGone = true
 		s.change(intentsDir, file, &i.File)
@@ -382,7 +399,7 @@ func (s *Store) recordOf(id string, date time.Time) *Record {
 	if r == nil || r.IsGone || r.Damaged || r.ImageRef != id {
 		fresh := &Record{}
 		if r != nil {
-			fresh.File = r.File
+			fresh.File, fresh.Awaiting = r.File, r.Awaiting
 			fresh.IsGone = false
 		}
 		fresh.ImageRef, fresh.LastUpdatedTime.Time = id, date
@@ -584,9 +601,13 @@ func (s *Store) forgetUnknown(now time.Time) {
 	slices.SortStableFunc(unknown, func(x, y string) int {
 		return s.Intents[x].UnknownSince.Compare(s.Intents[y].UnknownSince)
 	})
-	for n, file := range unknown {
+	own := 0
+	for _, file := range slices.Backward(unknown) {
 		i := s.Intents[file]
-		if now.Sub(i.UnknownSince) >= outcomeAwaited || len(unknown)-n > intentsMax {
+		if !i.BeganAt.IsZero() {
+			own++
+		}
+		if now.Sub(i.UnknownSince) >= outcomeAwaited || own > intentsMax && !i.BeganAt.IsZero() {
 			i.UnknownSince = time.Time{}
 			s.settle(file, i)
 		}

@@ -55,7 +55,10 @@ func (n *node) run() {
 		n.out.Reset(&n.table, n.now)
 		n.store.Plan(&n.out)
 		effects := slices.Clone(n.out.List())
-		if len(effects) == 0 || n.held {
+		if wrong := n.store.wrongCounts(); wrong != "" {
+			n.t.Error(wrong)
+		}
+		if len(effects) == 0 && !n.store.Changed || n.held {
 			return
 		}
 		for _, e := range effects {
@@ -95,7 +98,19 @@ func (n *node) carryOut(body any) (any, *world.Error) {
 					world.File{Name: path.Base(at), Data: []byte(n.files[at])})
 			}
 		}
+		if len(read.Files) > b.FilesMax {
+			return nil, world.Errorf(world.KindExhausted, "ReadFiles", "too many files")
+		}
 		return read, nil
+	case *world.ListDir:
+		listed := &world.DirListed{}
+		for _, at := range slices.Sorted(maps.Keys(n.files)) {
+			if path.Dir(at) == b.Path && !strings.HasSuffix(at, "/") {
+				listed.Entries = append(listed.Entries,
+					world.DirEntry{Name: path.Base(at), Size: int64(len(n.files[at]))})
+			}
+		}
+		return listed, nil
 	case *world.MakeDir:
 		n.files[b.Path+"/"] = ""
 	case *world.WriteFile:
@@ -124,7 +139,7 @@ func (n *node) begin(ref, name string) {
 
 // canBegin asks whether a pull can begin.
 func (n *node) canBegin(ref, name string) bool {
-	ready, _ := n.store.Begin(ref, name, n.now)
+	ready, _ := n.store.Begin(ref, name, "", n.now)
 	return ready
 }
 
@@ -360,12 +375,12 @@ func TestIntentIsNotWritten(t *testing.T) {
 // A pull that is given up before its intent is on the disk leaves none.
 func TestPullIsGivenUp(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
-	n.store.Begin(ref, ref, n.now)
+	n.store.Begin(ref, ref, "", n.now)
 	n.store.End(ref, ref)
 	n.run()
 	n.expect(Allowed, ref, id)
 	n.held = true
-	n.store.Begin(ref, ref, n.now)
+	n.store.Begin(ref, ref, "", n.now)
 	n.run()
 	write := n.out.List()[0]
 	n.store.End(ref, ref)
@@ -712,7 +727,7 @@ func TestBounds(t *testing.T) {
 func TestPullsWaitForList(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.store.IsListed = false
-	ready, until := n.store.Begin(ref, ref, n.now)
+	ready, until := n.store.Begin(ref, ref, "", n.now)
 	if want := n.now.Add(listAwaited); ready || !until.Equal(want) {
 		t.Errorf("ready %t, asked again at %v, want %v", ready, until, want)
 	}
@@ -745,7 +760,7 @@ func TestDirectoryIsNotMade(t *testing.T) {
 	n.now = n.now.Add(time.Minute)
 	n.begin(ref, ref)
 	n.store.End(ref, ref)
-	n.store.Begin("q.io/other", "other", n.now)
+	n.store.Begin("q.io/other", "other", "", n.now)
 	n.store.End("q.io/other", "other")
 	n.run()
 	if len(n.store.Intents) != 0 || len(n.names("pulling")) != 0 {

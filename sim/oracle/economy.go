@@ -165,6 +165,7 @@ func (s *Set) Called(now time.Time, request any) {
 	}
 	m.objects.noteStatusWrite(now, request)
 	m.noteCreate(now, request)
+	m.images.noteAsked(request)
 	if f := m.checkConditions(now, request); f != nil {
 		s.report(&nodePressure{}, f, now)
 	}

@@ -1,12 +1,9 @@
 package oracle
 
 import (
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -63,23 +60,24 @@ type privateImages struct {
 	wasTried map[string]bool
 	// intendedAt is when an agent last was about to pull an image.
 	intendedAt map[string]time.Time
+	asked      map[string]bool // files of images that agents have asked the runtime to pull
 }
 
 func newPrivateImages() privateImages {
 	return privateImages{map[string]bool{}, map[string]map[string]bool{}, map[string]bool{},
-		map[string]map[string]bool{}, map[string]bool{}, map[string]time.Time{}}
+		map[string]map[string]bool{}, map[string]bool{}, map[string]time.Time{}, map[string]bool{}}
 }
 
 // noteIntent notes that an agent has written, into the file that is named for it, that it is about
 // to pull an image.
 func (m *model) noteIntent(f *truth.Fact) {
-	dir, file := path.Split(f.Path)
-	if !strings.HasSuffix(dir, "/image_manager/pulling/") {
+	if !isIntent(f.Path) {
 		return
 	}
+	file := path.Base(f.Path)
 	unread := m.faultPossible("ReadFiles", m.agentStartedAt, f.Time)
 	for ref := range m.opts.PullUsers { //ordered: a set
-		if file == fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(ref))) {
+		if file == intentFile(ref) {
 			m.images.intendedAt[ref] = f.Time
 			if unread || !m.imagesAbsent[ref] {
 				m.images.wasTried[ref] = true

@@ -176,7 +176,7 @@ func oracles() []oracle {
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeClaims{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
-		&imageAccess{},
+		&imageAccess{}, &imageIntents{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &sandboxRate{}, &logs{}, &terminationMessage{},

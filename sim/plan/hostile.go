@@ -43,6 +43,8 @@ type Hostile struct {
 	StatusRoom int `json:"statusRoom,omitempty"`
 	// ProbeCommand is the KiB of the command of a readiness probe.
 	ProbeCommand int `json:"probeCommand,omitempty"`
+	// Images are copies of the first container, each of an image of its own that it always pulls.
+	Images int `json:"images,omitempty"`
 }
 
 // HostileRange is how a pod may be hostile. Each of the amounts is zero in half of the pods.
@@ -64,6 +66,7 @@ type HostileRange struct {
 	StatusRoom  Count `json:"statusRoom,omitempty"`
 
 	ProbeCommand Count `json:"probeCommand,omitempty"`
+	Images       Count `json:"images,omitempty"`
 }
 
 // hostile generates how a pod is hostile; nil if its group is not. Each pod has its own stream.
@@ -84,7 +87,8 @@ func (g *generator) hostile(pod string, h *HostileRange) *Hostile {
 		Object: h.Object, Containers: amount(h.Containers), Grace: Duration(h.Grace.draw(r)),
 		TakenOver: h.TakenOver, PullSecrets: amount(h.PullSecrets), Registries: amount(h.Registries),
 		LongNames: amount(h.LongNames), LongImage: amount(h.LongImage),
-		StatusRoom: amount(h.StatusRoom), ProbeCommand: amount(h.ProbeCommand)}
+		StatusRoom: amount(h.StatusRoom), ProbeCommand: amount(h.ProbeCommand),
+		Images: amount(h.Images)}
 }
 
 // addPullSecrets adds the Secrets with the credentials of hostile pods, and their creation. It
@@ -183,6 +187,12 @@ func (h *Hostile) addTo(pod *v1.Pod) {
 		c.Name = fmt.Sprintf("%s-%d", first.Name, n)
 		spec.Containers = append(spec.Containers, c)
 	}
+	for n := range h.Images {
+		c := *first.DeepCopy()
+		c.Name, c.ImagePullPolicy = fmt.Sprintf("%s-image-%d", first.Name, n), v1.PullAlways
+		c.Image = fmt.Sprintf("registry.test/%s:%d", pod.Name, n)
+		spec.Containers = append(spec.Containers, c)
+	}
 	if h.Grace > 0 {
 		spec.TerminationGracePeriodSeconds = new(int64(time.Duration(h.Grace) / time.Second))
 	}
@@ -223,7 +233,7 @@ func (h *Hostile) validate(api bool) error {
 	case !api:
 		return errors.New("hostile: want a pod of the API server, this one is static")
 	case max(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.PullSecrets,
-		h.Registries) > hostileMax:
+		h.Registries, h.Images) > hostileMax:
 		return fmt.Errorf("hostile: want at most %d of anything", hostileMax)
 	case max(h.LongNames, h.LongImage, h.ProbeCommand) > longMax:
 		return fmt.Errorf("hostile: want names and commands of at most %d KiB", longMax)
@@ -231,7 +241,8 @@ func (h *Hostile) validate(api bool) error {
 		return fmt.Errorf("hostile.statusRoom: want at least %d bytes, have %d", statusRoomMin,
 			h.StatusRoom)
 	case min(h.Tokens, h.References, h.EnvFrom, h.Files, h.Containers, h.Doublings, h.PullSecrets,
-		h.Registries, h.LongNames, h.LongImage, h.ProbeCommand) < 0 || h.Doublings > doublingsMax:
+		h.Registries, h.LongNames, h.LongImage, h.ProbeCommand, h.Images) < 0 ||
+		h.Doublings > doublingsMax:
 		return fmt.Errorf("hostile: want 0 to %d doublings, and 0 or more of the others",
 			doublingsMax)
 	case cmp.Or(h.EnvFrom, h.Files) > 0 && h.Object == "":
