@@ -86,6 +86,8 @@ func (o *podVolumes) checkStart(m *model, f *truth.Fact) *finding {
 		switch {
 		case v.HostPath != nil, v.Image != nil, isBacked(v): // see the oracles images and claims
 			continue
+		case !usesVolume(p.spec, v.Name):
+			continue
 		case v.CSI != nil, v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
 			continue // the oracle csi-volumes checks those of drivers
 		case v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumDefault:

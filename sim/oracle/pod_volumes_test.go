@@ -22,6 +22,17 @@ func (s *script) beginWithVolumes() string {
 		{Name: "cache", VolumeSource: v1.VolumeSource{
 			EmptyDir: &v1.EmptyDirVolumeSource{Medium: v1.StorageMediumMemory}}},
 	}
+	mountAll(pod)
+	s.AgentStarted(s.now)
+	s.setDesired(pod)
+	return s.sandbox("u1", 0)
+}
+
+// beginWithUnusedVolume adds a pod with a volume that does not exist and is not used, and a sandbox.
+func (s *script) beginWithUnusedVolume() string {
+	pod := spec("u1", always, "app")
+	pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+		EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	s.AgentStarted(s.now)
 	s.setDesired(pod)
 	return s.sandbox("u1", 0)
@@ -75,6 +86,9 @@ func TestVolumes(t *testing.T) {
 			s.changePath(truth.Mounted, volumeInMemory, "")
 			s.start(sandbox, "app", 0)
 		}},
+		{"started without a volume that no container uses", "", func(s *script) {
+			s.start(s.beginWithUnusedVolume(), "app", 0)
+		}},
 		{"started before the mount", "volumes", func(s *script) {
 			sandbox := s.beginWithVolumes()
 			s.changePath(truth.PathCreated, volumeOnDisk, "")
@@ -98,4 +112,12 @@ func TestVolumes(t *testing.T) {
 			s.changePath(truth.Unmounted, volumeInMemory, truth.CauseAdministrator)
 		}},
 	})
+}
+
+// mountAll has a container mount all volumes of a pod.
+func mountAll(pod *v1.Pod) {
+	for _, v := range pod.Spec.Volumes {
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts,
+			v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name})
+	}
 }

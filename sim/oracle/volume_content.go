@@ -250,7 +250,7 @@ var tokenCalls = []string{"CreateToken", "MakeDir", "MountMemory", "WriteDir"}
 func (m *model) tokenOf(p *pod) (token, path string) {
 	for i := range p.spec.Spec.Volumes {
 		v := &p.spec.Spec.Volumes[i]
-		if _, name := volumeSources(v, p.spec.Namespace); name != "" {
+		if _, name := volumeSources(v, p.spec.Namespace); name != "" && usesVolume(p.spec, v.Name) {
 			path = volumePath(m.opts.PodsDir+"/"+p.uid, v) + "/" + name
 			text, _ := m.opts.ReadFile(path)
 			return string(text), path
@@ -267,6 +267,9 @@ func (p *pod) contentProblem(now time.Time) string {
 	}
 	for i := range p.spec.Spec.Volumes {
 		v := &p.spec.Spec.Volumes[i]
+		if !usesVolume(p.spec, v.Name) {
+			continue
+		}
 		all, _ := volumeSources(v, p.spec.Namespace)
 		for k := range all {
 			states := m.objectHistory.statesOf(&all[k])

@@ -63,6 +63,7 @@ func startVolumePod(s *script, optional bool) (*volumeScript, string) {
 			{ConfigMap: &v1.ConfigMapProjection{Optional: &optional,
 				LocalObjectReference: v1.LocalObjectReference{Name: "c"}}},
 			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}}}}}}}
+	mountAll(pod)
 	s.AgentStarted(s.now)
 	s.setDesired(pod)
 	script.storeConfigMap(one)

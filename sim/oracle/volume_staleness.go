@@ -43,7 +43,11 @@ func (o *volumeStaleness) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 			continue
 		}
 		for i := range p.spec.Spec.Volumes {
-			if problem := o.checkVolume(m, p, &p.spec.Spec.Volumes[i], now, within); problem != nil {
+			v := &p.spec.Spec.Volumes[i]
+			if !usesVolume(p.spec, v.Name) {
+				continue
+			}
+			if problem := o.checkVolume(m, p, v, now, within); problem != nil {
 				return problem
 			}
 		}
