@@ -1658,6 +1658,20 @@ var mutants = []mutant{
 		scenario: "crowded-lanes", seeds: "1-40",
 	},
 	{
+		name:     "a namespace may hold all slots of a lane whose operations may hang",
+		file:     "world/loop/slots.go",
+		old:      "	return group == \"\" || s.byGroup[group] < max(1, s.capacity()-s.inFlight)\n",
+		new:      "	return true\n",
+		scenario: "dead-shares", seeds: "1-150",
+	},
+	{
+		name:     "a file system that hangs is measured again for each volume of the pod",
+		file:     "core/volumestats/volumestats.go",
+		old:      "		case inFlight+hung < inFlightMax:\n",
+		new:      "		case true:\n",
+		scenario: "dead-shares", seeds: "1-150",
+	},
+	{
 		name:     "a privileged container gets no privileges",
 		file:     "core/criconfig/security.go",
 		old:      "		Privileged:       isTrue(e.Privileged),",
