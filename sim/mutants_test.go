@@ -2851,8 +2851,8 @@ var mutants = []mutant{
 		// A write that was issued before takes the volume out of those in use.
 		name:     "a volume is used while the Node is written",
 		file:     "core/node/inuse.go",
-		old:      " && (n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
-		new:      "\n",
+		old:      "	return isNamed\n",
+		new:      "	return isNamed || true\n",
 		scenario: "csi-churn", seeds: "511-530",
 	},
 	{
@@ -2957,8 +2957,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod does not wait for a volume that the node has no room for",
 		file:     "core/csi/attach.go",
-		old:      "	subject := subjectAttach\n	if !isAttached",
-		new:      "	subject := subjectAttach\n	a.Overdue = true\n	if !isAttached",
+		old:      "	subject := subjectAttach\n	if !env.Named.isAttached",
+		new:      "	subject := subjectAttach\n	a.Overdue = true\n	if !env.Named.isAttached",
 		also:     &edit{"core/csi/attach.go", "u.Attempts.Failures > 0 {", "u != nil {"},
 		scenario: "csi-limit", seeds: "1-20",
 	},
