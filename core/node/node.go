@@ -146,9 +146,9 @@ type Env struct {
 	Effects  *op.Effects
 
 	// VolumesInUse returns the names of the volumes that are not to be detached, sorted, and false
-	// before they are known. Metadata returns the labels and annotations that drivers of volumes need,
-	// as far as they differ from those of the object; nil removes an annotation. Nil for a node without
-	// such volumes.
+	// before they are known. Metadata returns the labels and annotations that drivers of volumes
+	// need, as far as they differ from those of the object; nil removes an annotation. Nil for a node
+	// without such volumes.
 	VolumesInUse func(*v1.Node) (names []v1.UniqueVolumeName, known bool)
 	Metadata     func(*v1.Node) (labels, annotations map[string]any)
 }
