@@ -1665,13 +1665,6 @@ var mutants = []mutant{
 		scenario: "dead-shares", seeds: "1-150",
 	},
 	{
-		name:     "a file system that hangs is measured again for each volume of the pod",
-		file:     "core/volumestats/volumestats.go",
-		old:      "		case inFlight+hung < inFlightMax:\n",
-		new:      "		case true:\n",
-		scenario: "dead-shares", seeds: "1-150",
-	},
-	{
 		name:     "a privileged container gets no privileges",
 		file:     "core/criconfig/security.go",
 		old:      "		Privileged:       isTrue(e.Privileged),",
