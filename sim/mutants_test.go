@@ -2841,14 +2841,6 @@ var mutants = []mutant{
 		scenario: "expand", seeds: "11-30",
 	},
 	{
-		// A write that was issued before takes the volume out of those in use.
-		name:     "a volume is used while the Node is written",
-		file:     "core/node/inuse.go",
-		old:      "	return isNamed\n",
-		new:      "	return isNamed || true\n",
-		scenario: "csi-churn", seeds: "511-530",
-	},
-	{
 		name:     "a late write may take a volume back",
 		file:     "core/node/node.go",
 		old:      `patchFields{"resourceVersion": n.Object.ResourceVersion}`,
