@@ -140,6 +140,7 @@ type Agent struct {
 	shares        map[string]podShare // by UID: the cache of countShare
 	resizing      map[string]bool     // the UIDs of the pods with a resize that is not allocated
 	activeInLoop  activePods          // of the loop in updateEachAPIPod
+	namedVolumes  *csi.NamedVolumes   // the cache of volumesNamedBy
 	hasRoom       bool                // set if a pod holds less since the last planAdmission
 	effects       op.Effects
 	queue         planQueue

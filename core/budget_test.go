@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/claim"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -28,7 +29,19 @@ func podOfTokens(name, uid string, tokens int) *v1.Pod {
 				ExpirationSeconds: &seconds, Path: "t"}})
 	}
 	p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Projected: source}}}
+	mountAll(&p.Spec)
 	return p
+}
+
+// mountAll has the first container mount the volumes that none uses: those would not be set up.
+func mountAll(s *v1.PodSpec) {
+	used := claim.UsedVolumes(&v1.Pod{Spec: *s})
+	for i := range s.Volumes {
+		if name := s.Volumes[i].Name; !used[name] {
+			c := &s.Containers[0]
+			c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
+		}
+	}
 }
 
 // podOf returns a pod with a changed spec.

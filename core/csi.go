@@ -19,10 +19,13 @@ import (
 // csiEnv returns the input of the plans of drivers and volumes.
 func (a *Agent) csiEnv() *csi.Env {
 	s := &a.state
+	object := a.nodeObject()
+	named := a.volumesNamedBy(object)
 	return &csi.Env{
-		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: a.nodeObject(),
+		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: object,
+		Named: named,
 		SaysInUse: func(name string) bool {
-			return s.NodeObject.SaysInUse(a.nodeObject(), v1.UniqueVolumeName(name))
+			return named.IsInUse(name) && s.NodeObject.KeepsInUse(v1.UniqueVolumeName(name))
 		},
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
 		SELinux:     s.Boot.Machine.SELinux,
@@ -35,6 +38,14 @@ func (a *Agent) csiEnv() *csi.Env {
 			a.enqueueNode()
 		},
 	}
+}
+
+// volumesNamedBy returns the volumes that a Node names. They are collected once for each version.
+func (a *Agent) volumesNamedBy(object *v1.Node) *csi.NamedVolumes {
+	if !a.namedVolumes.IsOf(object) {
+		a.namedVolumes = csi.NewNamedVolumes(object)
+	}
+	return a.namedVolumes
 }
 
 func (a *Agent) enqueueKnownPod(uid string) {
@@ -160,8 +171,12 @@ func (a *Agent) updateCSIOfNode() {
 	}
 	a.queue.enqueue(csi.ObjectOwner)
 	a.queue.enqueue(plugins.Owner)
-	for _, name := range a.state.CSI.WaitingToAttach() {
+	waiting, unnamed := a.state.CSI.WaitingToAttach(a.csiEnv())
+	for _, name := range waiting {
 		a.queue.enqueue(csi.VolumeKey(name))
+	}
+	if unnamed { // callers plan the Node
+		a.state.NodeObject.CheckStatusNow()
 	}
 	for _, name := range a.state.CSI.DriverNames() {
 		a.queue.enqueue(csi.DriverKey(name))
@@ -175,6 +190,8 @@ func (a *Agent) addCSIToNode(env *nodeobject.Env) {
 	}
 	env.Metadata = a.state.CSI.NodeMetadata
 	env.VolumesInUse = func(node *v1.Node) ([]v1.UniqueVolumeName, bool) {
-		return a.state.CSI.VolumesInUse(node, a.csiEnv())
+		csiEnv := a.csiEnv()
+		csiEnv.Named = a.volumesNamedBy(node)
+		return a.state.CSI.VolumesInUse(node, csiEnv)
 	}
 }

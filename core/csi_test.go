@@ -182,6 +182,7 @@ func TestPodOfUnknownDrivers(t *testing.T) {
 		v.Name, v.CSI.Driver = fmt.Sprint("v", i), fmt.Sprintf("d-%d.test", i)
 		p.Spec.Volumes = append(p.Spec.Volumes, v)
 	}
+	mountAll(&p.Spec)
 	n, _ := bootWithDriver(p)
 	n.observeSockets("/d-reg")
 	n.advance(time.Minute)
@@ -195,5 +196,38 @@ func TestPodOfUnknownDrivers(t *testing.T) {
 	}
 	if found != 1 {
 		t.Errorf("failed mounts of %d drivers are counted", found)
+	}
+}
+
+// An operation for a pod says in which namespace the pod is: those whose file systems hang share
+// lanes by it (world/loop).
+func TestOperationsHaveTheNamespaceOfTheirPod(t *testing.T) {
+	p := apiPodNamed("web", "u1")
+	p.Spec.Volumes = []v1.Volume{{Name: "share", VolumeSource: v1.VolumeSource{
+		NFS: &v1.NFSVolumeSource{Server: "s", Path: "/e"}}}}
+	p.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "share", MountPath: "/share"}}
+	n := newNode(nil)
+	n.apiServer = newServer()
+	n.apiServer.put(p)
+	found := 0
+	n.measure = func(ev world.Event, step func(world.Event) []world.Effect) ([]world.Effect, bool) {
+		effects := step(ev)
+		for _, eff := range effects {
+			want := ""
+			if eff.Tenant == "u1" {
+				want = p.Namespace
+				found++
+			}
+			if eff.Namespace != want {
+				t.Errorf("%s of %q has the namespace %q", world.CallName(eff.Body), eff.Tenant,
+					eff.Namespace)
+			}
+		}
+		return effects, false
+	}
+	n.restart()
+	n.advance(time.Minute)
+	if found == 0 {
+		t.Error("no operation is for the pod")
 	}
 }

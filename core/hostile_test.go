@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/claim"
 	"seedlet.dev/world"
 )
 
@@ -62,6 +63,7 @@ var hostiles = []hostile{
 				VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 					LocalObjectReference: bigConfigMap}}})
 		}
+		mountAll(&p.Spec)
 		n.apiServer.put(p)
 	}},
 	{"key variables", 60_000, func(n *fakeNode, size int) {
@@ -162,6 +164,7 @@ var hostiles = []hostile{
 				VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 					LocalObjectReference: bigConfigMap}}})
 		}
+		mountAll(&p.Spec)
 		n.apiServer.put(p)
 	}},
 	{"files of a long annotation", 250_000, func(n *fakeNode, size int) {
@@ -484,6 +487,7 @@ func putFilesOfAnnotations(n *fakeNode, files int, annotations map[string]string
 		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
 			VolumeSource: v1.VolumeSource{DownwardAPI: source}})
 	}
+	mountAll(&p.Spec)
 	n.apiServer.put(p)
 }
 
@@ -508,6 +512,7 @@ func putFilesOfKey(n *fakeNode, volumes, files, size int) {
 		mounts = append(mounts, v1.VolumeMount{Name: "v1", MountPath: fmt.Sprint("/v/m", i)})
 	}
 	p.Spec.Containers[0].VolumeMounts = mounts
+	mountAll(&p.Spec)
 	n.apiServer.put(p)
 }
 
@@ -529,6 +534,7 @@ func ofLongObjects(n *fakeNode, size int) {
 		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", i),
 			VolumeSource: v1.VolumeSource{Projected: source}})
 	}
+	mountAll(&p.Spec)
 	n.apiServer.put(p)
 }
 
@@ -539,6 +545,9 @@ func ofSpec(change func(s *v1.PodSpec, size int)) func(*fakeNode, int) {
 		p := apiPodNamed("h", "h")
 		p.Generation = 1
 		change(&p.Spec, size)
+		if len(claim.UsedVolumes(p)) == 0 {
+			mountAll(&p.Spec)
+		}
 		n.apiServer.put(p)
 	}
 }
@@ -559,6 +568,7 @@ func putLargeObjects(n *fakeNode, size int) {
 			ConfigMap: &v1.ConfigMapVolumeSource{
 				LocalObjectReference: v1.LocalObjectReference{Name: name}}}})
 	}
+	mountAll(&p.Spec)
 	n.apiServer.put(p)
 }
 

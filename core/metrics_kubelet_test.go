@@ -286,6 +286,7 @@ func TestFirstNetworkPodMetric(t *testing.T) {
 	unset := v1.HostPathUnset
 	stateful.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
 		HostPath: &v1.HostPathVolumeSource{Path: "/data", Type: &unset}}}}
+	mountAll(&stateful.Spec)
 	n := bootWithPods(nil, host, stateful)
 	n.advance(time.Minute)
 	n.expectMetrics(t, "others", map[string]float64{first: 0,
@@ -369,7 +370,8 @@ func TestVolumeMetrics(t *testing.T) {
 	const volumes = `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
 	  volumes: [{name: a, emptyDir: {}}, {name: b, emptyDir: {}}, {name: c, hostPath: {path: /c}},
 	    {name: d, image: {reference: v}}],
-	  containers: [{name: a, image: i}]}}`
+	  containers: [{name: a, image: i, volumeMounts: [{name: a, mountPath: /a},
+	    {name: b, mountPath: /b}, {name: c, mountPath: /c}, {name: d, mountPath: /d}]}]}}`
 	n, broken := newNode(map[string]string{"a": volumes}), 3
 	n.answer = func(effect any) any {
 		if _, isStat := effect.(*world.StatPath); !isStat || broken == 0 {

@@ -39,6 +39,7 @@ func podWithSecrets() *v1.Pod {
 			{ConfigMap: &v1.ConfigMapProjection{LocalObjectReference: name("c")}},
 			{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Path: "token"}},
 		}}}}}
+	mountAll(&p.Spec)
 	return p
 }
 

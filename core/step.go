@@ -63,7 +63,17 @@ func (a *Agent) Step(ev world.Event) []world.Effect {
 		}
 		delete(a.queue.dueSince, key)
 	}
-	return a.effects.List()
+	return a.withNamespaces(a.effects.List())
+}
+
+// withNamespaces returns the effects of a step with the namespaces of the pods that they are for.
+func (a *Agent) withNamespaces(effects []world.Effect) []world.Effect {
+	for i := range effects {
+		if p := a.state.Pods[effects[i].Tenant]; p != nil {
+			effects[i].Namespace = p.Namespace
+		}
+	}
+	return effects
 }
 
 // NextWake returns when Step is to be called even if no event arrives; the zero time means never.

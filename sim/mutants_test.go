@@ -1658,6 +1658,13 @@ var mutants = []mutant{
 		scenario: "crowded-lanes", seeds: "1-40",
 	},
 	{
+		name:     "a namespace may hold all slots of a lane whose operations may hang",
+		file:     "world/loop/slots.go",
+		old:      "	return group == \"\" || s.byGroup[group] < max(1, s.capacity()-s.inFlight)\n",
+		new:      "	return true\n",
+		scenario: "dead-shares", seeds: "1-150",
+	},
+	{
 		name:     "a privileged container gets no privileges",
 		file:     "core/criconfig/security.go",
 		old:      "		Privileged:       isTrue(e.Privileged),",
@@ -2843,14 +2850,6 @@ var mutants = []mutant{
 		scenario: "expand", seeds: "11-30",
 	},
 	{
-		// A write that was issued before takes the volume out of those in use.
-		name:     "a volume is used while the Node is written",
-		file:     "core/node/inuse.go",
-		old:      " && (n.InUse == nil || slices.Contains(n.InUse.Names, name))\n",
-		new:      "\n",
-		scenario: "csi-churn", seeds: "511-530",
-	},
-	{
 		name:     "a late write may take a volume back",
 		file:     "core/node/node.go",
 		old:      `patchFields{"resourceVersion": n.Object.ResourceVersion}`,
@@ -2952,8 +2951,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod does not wait for a volume that the node has no room for",
 		file:     "core/csi/attach.go",
-		old:      "	subject := subjectAttach\n	if !isAttached",
-		new:      "	subject := subjectAttach\n	a.Overdue = true\n	if !isAttached",
+		old:      "	subject := subjectAttach\n	if !env.Named.isAttached",
+		new:      "	subject := subjectAttach\n	a.Overdue = true\n	if !env.Named.isAttached",
 		also:     &edit{"core/csi/attach.go", "u.Attempts.Failures > 0 {", "u != nil {"},
 		scenario: "csi-limit", seeds: "1-20",
 	},

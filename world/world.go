@@ -54,6 +54,9 @@ type Effect struct {
 	// of the pod that caused the operation, or what stands for several pods, such as a namespace.
 	// Empty for the node's own operations.
 	Tenant string
+	// Namespace is that of the pod that is the tenant; empty if it is no pod, or not known any more.
+	// The pods of a namespace share the lanes whose operations may hang.
+	Namespace string
 }
 
 // Core is a deterministic state machine that a loop.Loop drives: the same events lead to the same

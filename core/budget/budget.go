@@ -55,6 +55,7 @@ const (
 	ContentMax            = 64 << 20
 	ContentOfPodMax       = 128 << 20
 	NestedMountsMax       = 100
+	VolumeNamesMax        = 32 << 10
 	OperationsMax         = 256
 	StopsInFlightMax      = 32
 	ProbesInFlightMax     = 16
@@ -125,6 +126,7 @@ const (
 	ContentBytes
 	ContentBytesOfPod
 	NestedMounts
+	VolumeNames
 	Operations
 	StopsInFlight
 	ProbesInFlight
@@ -284,6 +286,12 @@ var Table = [itemCount]Bound{
 		"Each volume may name the same object, and the agent writes most of them to memory."},
 	NestedMounts: {"nested_mounts", NestedMountsMax, "mount points within one such volume",
 		beforeContent, "Each is a file operation."},
+	VolumeNames: {"volume_name_bytes", VolumeNamesMax,
+		"bytes of the names, as the status of the Node has them, of the volumes to be attached that a " +
+			"pod names itself: those of in-tree kinds, which CSI drivers mount",
+		"before such a volume is attached: FailedMount",
+		"The status of the Node has those of all pods twice, and the API server takes no object above " +
+			"1.5 MiB. A hundred volumes of the usual length have a third of it."},
 	Operations: {"operations", OperationsMax,
 		"operations in flight of a pod, except stops and removals, which release something",
 		"when an operation is issued: it fails after a second, and its owner backs off",

@@ -65,7 +65,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 		return false, n.reportOverdue(v, env)
 	}
 	subject := subjectAttach
-	if !isAttached(env.Object, v.name()) {
+	if !env.Named.isAttached(v.name()) {
 		wake = n.reportOverdue(v, env)
 		if !a.Overdue {
 			return false, wake
@@ -92,7 +92,7 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		at := overdue(u)
 		if !now.Before(at) {
-			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0
+			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0 && n.isTurn(v, u)
 			u.Attempts.Failures++
 			u.Attempts.Problem = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], "+
 				"unattached volumes=[%s], failed to process volumes=[]: context deadline exceeded", u.Volume,
@@ -105,15 +105,50 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 	return wake
 }
 
-func isInUse(node *v1.Node, name string) bool {
-	return slices.Contains(node.Status.VolumesInUse, v1.UniqueVolumeName(name))
+// isTurn reports whether a volume is the one about which a pod asks the API server why it waits:
+// one of those that wait, another one after each period. A node that has too many volumes refuses
+// all of them, and reads of each would take most of the rate of requests of the node.
+func (n *Node) isTurn(v *Volume, u *Use) bool {
+	var waiting []string
+	for _, name := range n.Owners[u.UID] { // sorted
+		if n.Volumes[name].waitsToAttach() {
+			waiting = append(waiting, name)
+		}
+	}
+	return len(waiting) == 0 || waiting[u.Attempts.Failures%len(waiting)] == v.name()
 }
 
-func isAttached(node *v1.Node, name string) bool {
-	return slices.ContainsFunc(node.Status.VolumesAttached, func(a v1.AttachedVolume) bool {
-		return a.Name == v1.UniqueVolumeName(name)
-	})
+// waitsToAttach reports whether the volume waits to be attached.
+func (v *Volume) waitsToAttach() bool { return !v.Attachment.Known && !v.Attachment.Since.IsZero() }
+
+// NamedVolumes are the volumes that a Node names, for looking them up. The zero value names none.
+type NamedVolumes struct {
+	object          *v1.Node
+	inUse, attached map[string]bool
 }
+
+// NewNamedVolumes returns the volumes that a Node names; nil names none.
+func NewNamedVolumes(object *v1.Node) *NamedVolumes {
+	n := &NamedVolumes{object, map[string]bool{}, map[string]bool{}}
+	if object == nil {
+		return n
+	}
+	for _, name := range object.Status.VolumesInUse {
+		n.inUse[string(name)] = true
+	}
+	for i := range object.Status.VolumesAttached {
+		n.attached[string(object.Status.VolumesAttached[i].Name)] = true
+	}
+	return n
+}
+
+// IsOf reports whether these are the volumes of an object. Objects are not changed once observed.
+func (n *NamedVolumes) IsOf(object *v1.Node) bool { return n != nil && n.object == object }
+
+// IsInUse reports whether the Node names a volume as in use.
+func (n *NamedVolumes) IsInUse(name string) bool { return n.inUse[name] }
+
+func (n *NamedVolumes) isAttached(name string) bool { return n.attached[name] }
 
 // handleAttachment applies the VolumeAttachment of a volume (verifyAttachmentStatus upstream).
 func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
@@ -220,17 +255,17 @@ func (v *Volume) mustStay() bool {
 }
 
 // VolumesInUse returns the names of the volumes that are not to be detached, sorted, and whether
-// they are known. Node is the object that names those from before: while it is not known whether
-// the volumes of a driver are attached at all, or while they may be in what the search could not
-// read, they stay as they are.
+// they are known. Node is the object that names those from before, as env.Named does: while it is
+// not known whether the volumes of a driver are attached at all, or while they may be in what the
+// search could not read, they stay as they are.
 func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeName, known bool) {
 	for _, name := range n.VolumeNames() {
 		v := n.Volumes[name]
 		required, known := v.attachRequired(env)
 		if !known {
-			required = isInUse(node, name)
+			required = env.Named.IsInUse(name)
 		}
-		if required && v.mustStay() {
+		if required && v.mustStay() && n.canBeAttached(v, env) {
 			names = append(names, v1.UniqueVolumeName(name))
 		}
 	}
@@ -244,12 +279,26 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 	return names, n.Enabled && n.Search.Passed
 }
 
-// WaitingToAttach returns the names of the volumes that wait to be attached, sorted.
-func (n *Node) WaitingToAttach() (names []string) {
-	for _, name := range n.VolumeNames() {
-		if a := &n.Volumes[name].Attachment; !a.Known && !a.Since.IsZero() {
+// canBeAttached reports whether a volume is attached, may still be mounted, or has a driver,
+// without which no controller attaches it. The author of a pod may name drivers that do not exist.
+func (n *Node) canBeAttached(v *Volume, env *Env) bool {
+	return env.Named.isAttached(v.name()) || len(v.Publications) > 0 || v.Staging.State != "" ||
+		n.session(v.Driver) != nil
+}
+
+// WaitingToAttach returns the names of the volumes that waited to be attached and can go on, as
+// the Node now says that they are in use and attached, sorted. Unnamed reports whether the Node
+// does not say of a volume that it is in use.
+func (n *Node) WaitingToAttach(env *Env) (names []string, unnamed bool) {
+	for name, v := range n.Volumes { //ordered: sorted below
+		switch {
+		case !v.waitsToAttach():
+		case !env.SaysInUse(name):
+			unnamed = unnamed || n.session(v.Driver) != nil
+		case v.Attachment.Overdue, env.Named.isAttached(name):
 			names = append(names, name)
 		}
 	}
-	return names
+	slices.Sort(names)
+	return names, unnamed
 }

@@ -1,10 +1,12 @@
 package csi
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"seedlet.dev/world"
@@ -107,6 +109,72 @@ func TestNodeIsFullAfterRestart(t *testing.T) {
 	}
 	if n.wait(2 * time.Second); !n.isFull("a") {
 		t.Error("the pod waits in vain")
+	}
+}
+
+// A pod with many volumes that are not attached asks about one of them in a period, in turns: all
+// of them would take most of the rate of requests of the node.
+func TestOneReadOfManyOverdueVolumes(t *testing.T) {
+	const volumes = 30
+	n := newFull(t, 3600, 13)
+	for i := 1; i < volumes; i++ {
+		u := use("a")
+		u.Handle, u.SpecName = fmt.Sprint("h", i+1), fmt.Sprint("pv-", i+1)
+		n.need(u)
+	}
+	for range 3 {
+		before := n.attachmentReads
+		n.wait(attachOverdue)
+		if got := n.attachmentReads - before; got == 0 || got > 3 {
+			t.Errorf("%d reads in a period", got)
+		}
+	}
+}
+
+// A volume waits for the Node to name it only if it can be attached: not while its driver, which
+// the author of its pod may have invented, is missing.
+func TestVolumeOfMissingDriverIsNotNamed(t *testing.T) {
+	n := newNode(t)
+	n.run()
+	n.need(use("a"))
+	if got, known := n.node.VolumesInUse(n.object, n.env()); len(got) != 0 || !known {
+		t.Errorf("in use are %v without the driver", got)
+	}
+	n.register().run()
+	if n.wait(backoffMax); len(n.object.Status.VolumesInUse) != 1 {
+		t.Errorf("in use are %v with the driver", n.object.Status.VolumesInUse)
+	}
+	n.attach()
+	n.run()
+	if !n.isReady(use("a")) {
+		t.Error("not ready")
+	}
+	n.observe()
+	if got, _ := n.node.VolumesInUse(n.object, n.env()); len(got) != 1 {
+		t.Errorf("in use are %v after the driver has gone, want what is mounted", got)
+	}
+}
+
+// A change of the Node has only those volumes planned that it lets go on.
+func TestChangeOfNodePlansFewVolumes(t *testing.T) {
+	n := newFull(t, 3600, 13)
+	for i := 2; i <= 5; i++ {
+		u := use("a")
+		u.Handle, u.SpecName = fmt.Sprint("h", i), fmt.Sprint("pv-", i)
+		n.need(u)
+	}
+	if waiting, unnamed := n.node.WaitingToAttach(n.env()); len(waiting) != 0 || unnamed {
+		t.Errorf("%q are planned, unnamed %t, and nothing is attached", waiting, unnamed)
+	}
+	n.object = n.object.DeepCopy()
+	n.object.Status.VolumesAttached = []v1.AttachedVolume{{Name: n.object.Status.VolumesInUse[2]}}
+	want := string(n.object.Status.VolumesInUse[2])
+	if waiting, _ := n.node.WaitingToAttach(n.env()); len(waiting) != 1 || waiting[0] != want {
+		t.Errorf("%q are planned, want %s", waiting, want)
+	}
+	n.withdraws = true
+	if _, unnamed := n.node.WaitingToAttach(n.env()); !unnamed {
+		t.Error("the Node is not compared although it may not name the volumes")
 	}
 }
 

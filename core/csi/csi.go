@@ -63,6 +63,7 @@ type Node struct {
 	Search  Search              `json:"search,omitzero"`
 	Volumes map[string]*Volume  `json:"volumes,omitempty"` // by UniqueName
 	Owners  map[string][]string `json:"owners,omitempty"`  // names of volumes, by UID of the pods
+	Names   NamesOfNode         `json:"names,omitzero"`
 	// Full is set if a pod was refused a volume because the node has too many.
 	Full bool `json:"full,omitempty"`
 }
@@ -80,6 +81,8 @@ type Env struct {
 	Enqueue func(timer.Key)
 	// Object is the Node as the API server has it; nil if it is not known.
 	Object *v1.Node
+	// Named are the volumes that Object names.
+	Named *NamedVolumes
 	// SaysInUse reports whether the Node says that a volume is in use, and no write of the agent may
 	// be about to take that back.
 	SaysInUse func(name string) bool

@@ -54,7 +54,8 @@ type node struct {
 	csiNode    *storagev1.CSINode
 	claim      *v1.PersistentVolumeClaim // of the tests of expansion
 	// attachment is the status of all VolumeAttachments; nil: they are attached.
-	attachment *storagev1.VolumeAttachmentStatus
+	attachment      *storagev1.VolumeAttachmentStatus
+	attachmentReads int
 
 	heldDevices map[string]bool     // by path
 	withdraws   bool                // a write of the Node may take back what is in use
@@ -102,10 +103,12 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 }
 
 func (n *node) env() *Env {
+	named := NewNamedVolumes(n.object)
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
+		Named:      named,
 		SELinux:    n.selinux,
 		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },
-		SaysInUse:  func(name string) bool { return isInUse(n.object, name) && !n.withdraws },
+		SaysInUse:  func(name string) bool { return named.IsInUse(name) && !n.withdraws },
 		IsKnownPod: func(uid string) bool { return n.pods[uid] },
 		EnqueuePod: func(uid string) { n.planned = append(n.planned, uid) },
 		Count: func(o Counted) {
@@ -128,7 +131,8 @@ func (n *node) reportInUse() {
 	n.object = n.object.DeepCopy()
 	n.object.Status.VolumesInUse = names
 	n.calls = append(n.calls, fmt.Sprintf("in use %d", len(names)))
-	for _, name := range n.node.WaitingToAttach() {
+	waiting, _ := n.node.WaitingToAttach(n.env())
+	for _, name := range waiting {
 		n.queue = append(n.queue, VolumeKey(name))
 	}
 }
@@ -496,6 +500,7 @@ func (n *node) performMount(body any) (any, *world.Error) {
 
 func (n *node) performAPI(body any) (any, *world.Error) {
 	if get, ok := body.(*world.GetObject); ok && get.Resource == world.ResourceAttachments {
+		n.attachmentReads++
 		status := storagev1.VolumeAttachmentStatus{Attached: true,
 			AttachmentMetadata: map[string]string{"disk": "7"}}
 		if n.attachment != nil {

@@ -20,6 +20,7 @@ func (n *Node) PlanVolume(name string, env *Env) time.Time {
 	}
 	wake := n.planVolume(v, env)
 	if v.isGone() {
+		n.uncountName(v)
 		delete(n.Volumes, name)
 		if v.Refused || n.Full {
 			n.Full = false

@@ -28,6 +28,10 @@ type Volume struct {
 	Device string `json:"device,omitempty"`
 	// Migrated is Use.Migrated of its last use.
 	Migrated bool `json:"migrated,omitempty"`
+	// Inline is set if the authors of pods have named the volume, and no claim has.
+	Inline bool `json:"inline,omitempty"`
+	// NameBytes is what its name takes in the status of the Node, as NamesOfNode counts it.
+	NameBytes int `json:"nameBytes,omitempty"`
 	// Refused is set if a pod wants to use the volume in the other way. It has to be let go before.
 	Refused bool `json:"refused,omitempty"`
 
@@ -215,7 +219,14 @@ const (
 	// encodedNameMax bounds the name of a volume that the author of a pod chooses, as JSON has it: the
 	// status of the Node, which names all volumes, must not become too large for the API server.
 	encodedNameMax = 512
-	uniquePrefix   = "kubernetes.io/csi/"
+	// The names of all volumes together: those that authors of pods choose leave the others theirs.
+	// The Node has each name twice, as in use and as attached, and the API server takes 1.5 MiB. The
+	// names of volumesMax volumes that provisioners choose have about as many bytes.
+	inlineNamesMax = 128 << 10
+	claimNamesMax  = 384 << 10
+	// A pod with volumesSmallMax volumes gets no more by names of its own if there are so many bytes.
+	inlineNamesLargeMax = inlineNamesMax / 4 * 3
+	uniquePrefix        = "kubernetes.io/csi/"
 )
 
 // UniqueName returns the name of a volume in the status of the Node.
@@ -336,6 +347,8 @@ type UseState struct {
 	// NodeFull is set if the pod waits in vain: the node has too many volumes to have this one
 	// attached.
 	NodeFull bool
+	// OverBudget is the bound of one pod that it exceeds, by its name in package budget.
+	OverBudget string
 }
 
 // Use declares that a pod needs a volume, and returns how far that is. Declaring it again changes
@@ -347,9 +360,10 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	name := UniqueName(u.Driver, u.Handle)
 	v := n.Volumes[name]
 	if v == nil {
-		if problem := n.noRoom(u.UID); problem != "" {
+		if err := n.checkRoom(&u); err != nil {
 			n.Full = true
-			return UseState{Problem: u.setUpProblem(problem), Failures: 1}, false
+			return UseState{Problem: u.setUpProblem(err.Error()), Failures: 1,
+				OverBudget: budget.NameOf(err)}, false
 		}
 		v = n.addVolume(u.Driver, u.Handle, u.Ephemeral)
 		v.Device = u.device()
@@ -362,6 +376,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	known := v.Uses[u.target()]
 	if known == nil {
 		v.User, v.Migrated = u.UID, u.Migrated
+		n.countName(v, u.Inline && (v.Inline || len(v.Uses) == 0))
 		if !v.mustStay() {
 			v.Attachment = Attachment{} // it may have been detached meanwhile
 		}
@@ -378,19 +393,6 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	known.HasRun = known.HasRun || u.HasRun
 	n.adopt(u.target())
 	return v.stateOf(known), changed
-}
-
-// noRoom returns why the node takes no more volumes for a pod; empty if it does. A quarter is left
-// to pods with few, so that some pods with many do not keep the others from starting.
-func (n *Node) noRoom(uid string) string {
-	switch {
-	case len(n.Volumes) >= volumesMax:
-		return fmt.Sprintf("the node has %d CSI volumes, and can have no more", volumesMax)
-	case len(n.Volumes) >= volumesLargeMax && len(n.Owners[uid]) >= volumesSmallMax:
-		return fmt.Sprintf("the node has %d CSI volumes, and the rest is for pods with at most %d",
-			volumesLargeMax, volumesSmallMax)
-	}
-	return ""
 }
 
 // adopt forgets that a directory was found without readable data: a use says what belongs there.
@@ -509,6 +511,7 @@ func (n *Node) addVolume(driver, handle string, ephemeral bool) *Volume {
 	}
 	v := &Volume{Driver: driver, Handle: handle, Ephemeral: ephemeral}
 	n.Volumes[v.name()] = v
+	n.countName(v, false)
 	return v
 }
 

@@ -44,7 +44,7 @@ type Devices struct {
 	// first of them is unmounted.
 	Unused    []string  `json:"unused,omitempty"`
 	Unmounted bool      `json:"unmounted,omitempty"`
-	NotBefore time.Time `json:"notBefore"`
+	NotBefore time.Time `json:"notBefore"` // of the next look after a failure
 	LastError string    `json:"lastError,omitempty"`
 	// LateUntil is until when a mount that has timed out, or that an earlier agent had in flight, may
 	// take effect, for a pod that may have gone; NextLook is when the mount table is looked at for it.
@@ -72,7 +72,7 @@ func (d *Devices) Plan(isNeeded func(volume string) bool, effects *op.Effects) t
 	switch {
 	case d.Op != 0:
 		return time.Time{}
-	case effects.Now().Before(d.NotBefore):
+	case effects.Now().Before(d.NotBefore) && len(d.Unused) == 0:
 		return d.NotBefore
 	}
 	for len(d.Unused) > 0 {
@@ -111,13 +111,16 @@ func (d *Devices) HandleCompletion(record op.Record, ev world.Event, effects *op
 	if ev.Err != nil {
 		effects.Log(world.LevelWarning, "A device cannot be unmounted", "volume", record.Subject, "err",
 			ev.Err.Error())
-		d.LastError, d.Again, d.Unused, d.Unmounted = ev.Err.Error(), true, nil, false
+		d.LastError, d.Again, d.Unmounted = ev.Err.Error(), true, false
+		if len(d.Unused) > 0 { // the others do not stay mounted because of this one
+			d.Unused = d.Unused[1:]
+		}
 		d.NotBefore = ev.Time.Add(retryPeriod)
 		return
 	}
-	d.LastError = ""
 	switch body := ev.Body.(type) {
 	case *world.MountsListed:
+		d.LastError = ""
 		d.find(body.Mounts)
 	default:
 		if d.Unmounted = record.Call == "Unmount"; !d.Unmounted {

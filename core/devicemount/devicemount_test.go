@@ -100,6 +100,29 @@ func TestFailureIsRetried(t *testing.T) {
 	}
 }
 
+// A device that cannot be unmounted keeps no other one mounted.
+func TestFailureOfOneDevice(t *testing.T) {
+	d := newDevices()
+	calls := 0
+	table := func(call string) world.Event {
+		if calls++; call == "ListMounts" {
+			return world.Event{Body: &world.MountsListed{Mounts: []world.Mount{
+				{Path: mountsDir + "/pv-a", Device: "7:1"}, {Path: mountsDir + "/pv-b", Device: "7:2"}}}}
+		} else if calls == 2 {
+			return world.Event{Err: world.Errorf(world.KindExhausted, call, "busy")}
+		}
+		return world.Event{Body: &world.Done{}}
+	}
+	const want = "ListMounts, Unmount pv-a, Unmount pv-b, RemoveTree pv-b"
+	for after := range 2 {
+		calls = 0
+		got := runPlan(d, t0.Add(time.Duration(after)*time.Minute), "", table)
+		if got != want || d.LastError == "" {
+			t.Errorf("%s after %d minutes, %q, want %s", got, after, d.LastError, want)
+		}
+	}
+}
+
 // A mount that has timed out may still take effect when its pod has gone: it is looked for, for an
 // hour.
 func TestLateMountIsFound(t *testing.T) {

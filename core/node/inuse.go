@@ -11,18 +11,21 @@ import (
 // version of that object is the precondition of the write, so that it never takes effect once the
 // object has changed. A read that does not show it proves nothing: a request may be delayed.
 type InUse struct {
-	Names   []v1.UniqueVolumeName `json:"names,omitempty"`
+	Names   []v1.UniqueVolumeName `json:"names,omitempty"`   // sorted
 	Version string                `json:"version,omitempty"` // of the object
 	Unknown bool                  `json:"unknown,omitempty"` // a write has ended with unknown outcome
 }
 
-// SaysInUse reports whether an object says, for certain, that a volume is in use. A write that was
-// planned before the volume was needed may be about to take that back: then the volume may be
-// detached, whatever the object has said before. It may be that of an earlier agent, so the first
-// status of this one is waited for.
-func (n *Node) SaysInUse(object *v1.Node, name v1.UniqueVolumeName) bool {
-	return object != nil && slices.Contains(object.Status.VolumesInUse, name) &&
-		!n.WrittenAt.IsZero() && (n.InUse == nil || slices.Contains(n.InUse.Names, name))
+// KeepsInUse reports whether a volume that the object says is in use remains so for certain. A
+// write that was planned before the volume was needed may be about to take that back: then the
+// volume may be detached, whatever the object has said before. It may be that of an earlier agent,
+// so the first status of this one is waited for.
+func (n *Node) KeepsInUse(name v1.UniqueVolumeName) bool {
+	if n.WrittenAt.IsZero() || n.InUse == nil {
+		return !n.WrittenAt.IsZero()
+	}
+	_, isNamed := slices.BinarySearch(n.InUse.Names, name)
+	return isNamed
 }
 
 // noteInUse is called before a write of other volumes in use to the known object. If an earlier
@@ -32,7 +35,10 @@ func (n *Node) noteInUse(names []v1.UniqueVolumeName) {
 		n.InUse = &InUse{Names: names, Version: n.Object.ResourceVersion}
 		return
 	}
-	isTakenBack := func(name v1.UniqueVolumeName) bool { return !slices.Contains(names, name) }
+	isTakenBack := func(name v1.UniqueVolumeName) bool {
+		_, isNamed := slices.BinarySearch(names, name)
+		return !isNamed
+	}
 	n.InUse.Names = slices.DeleteFunc(slices.Clone(n.InUse.Names), isTakenBack)
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func newInUseHarness(t *testing.T, names *[]v1.UniqueVolumeName) *harness {
 }
 
 func (r *harness) saysInUse(name v1.UniqueVolumeName) bool {
-	return r.node.SaysInUse(r.node.Object, name)
+	return slices.Contains(r.node.Object.Status.VolumesInUse, name) && r.node.KeepsInUse(name)
 }
 
 // A volume is not in use for certain while a write may be about to take that back, nor while the
@@ -28,7 +29,7 @@ func TestVolumesInUse(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
 		names := []v1.UniqueVolumeName{"a", "b"}
 		r := newInUseHarness(t, &names)
-		if !r.saysInUse("a") || !r.saysInUse("b") || r.saysInUse("c") || r.node.SaysInUse(nil, "a") {
+		if !r.saysInUse("a") || !r.saysInUse("b") || r.saysInUse("c") {
 			t.Fatalf("in use are %v", r.node.Object.Status.VolumesInUse)
 		}
 		names = names[:1]
@@ -68,8 +69,29 @@ func TestVolumesInUseOfRefusedWrite(t *testing.T) {
 	r.node.CheckStatusNow()
 	r.plan(0)
 	r.complete(world.Errorf(world.KindRefused, "", "no"))
-	if !r.node.SaysInUse(r.node.Object, "a") {
+	if !r.saysInUse("a") {
 		t.Error("not in use, although the API server has refused to take it back")
+	}
+}
+
+// A status that is too large with the volumes in use is written without them, so that the
+// conditions are, and with them again once they may have become fewer.
+func TestTooManyVolumesInUse(t *testing.T) {
+	names := []v1.UniqueVolumeName{"a"}
+	r := newInUseHarness(t, &names)
+	names = []v1.UniqueVolumeName{"a", "b"}
+	r.node.CheckStatusNow()
+	r.plan(0)
+	r.complete(world.Errorf(world.KindTooLarge, "", "too large"))
+	r.env.Shutdown = "the machine shuts down"
+	r.planUntilIdle(time.Second)
+	ready, inUse := readyStatus(&r.node.Object.Status), r.node.Object.Status.VolumesInUse
+	if ready != v1.ConditionFalse || !slices.Equal(inUse, names[:1]) {
+		t.Errorf("ready is %s, in use are %v, want the conditions without the change", ready, inUse)
+	}
+	r.planUntilIdle(lesserPeriod)
+	if !r.saysInUse("b") {
+		t.Errorf("in use are %v, want both once they may be written", r.node.Object.Status.VolumesInUse)
 	}
 }
 

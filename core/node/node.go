@@ -41,6 +41,9 @@ const (
 	readinessGrace = 10 * time.Second
 	// urgentIntervalMin is the least interval between two statuses, however urgent.
 	urgentIntervalMin = time.Second
+	// lesserPeriod is for how long a status is written without the volumes with which it was too
+	// large.
+	lesserPeriod = time.Minute
 )
 
 // The subject of a patch.
@@ -93,6 +96,9 @@ type Node struct {
 	// InUse are the volumes in use by a status that the object may get: its write is in flight, or its
 	// outcome is unknown.
 	InUse *InUse `json:"inUse,omitempty"`
+	// LesserUntil is until when the volumes in use stay as they are in the object: with others the API
+	// server has refused the status as too large, and the conditions must not wait for that.
+	LesserUntil time.Time `json:"lesserUntil,omitzero"`
 
 	// ReadyWritten is the status of the Ready condition written last, since the agent started.
 	ReadyWritten  v1.ConditionStatus `json:"readyWritten,omitempty"`
@@ -139,10 +145,10 @@ type Env struct {
 	Relisted bool // a relist has succeeded since the agent started
 	Effects  *op.Effects
 
-	// VolumesInUse returns the names of the volumes that are not to be detached, and false before
-	// they are known. Metadata returns the labels and annotations that drivers of volumes need, as far
-	// as they differ from those of the object; nil removes an annotation. Nil for a node without such
-	// volumes.
+	// VolumesInUse returns the names of the volumes that are not to be detached, sorted, and false
+	// before they are known. Metadata returns the labels and annotations that drivers of volumes
+	// need, as far as they differ from those of the object; nil removes an annotation. Nil for a node
+	// without such volumes.
 	VolumesInUse func(*v1.Node) (names []v1.UniqueVolumeName, known bool)
 	Metadata     func(*v1.Node) (labels, annotations map[string]any)
 }
@@ -462,6 +468,9 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 	n.Failures++
 	if r.Subject == statusPart {
 		n.CheckDemanded, n.ReportDemanded = true, n.ReportDemanded || n.ReportInFlight
+		if err.Has(world.KindTooLarge) && n.InUse != nil {
+			n.LesserUntil = ev.Time.Add(lesserPeriod)
+		}
 		n.failInUse()
 	}
 	wait := timer.RetryDelay(err, n.Failures, retryFirst, retryMax)

@@ -42,7 +42,7 @@ func (n *Node) desiredStatus(env *Env, reconcile bool) *v1.NodeStatus {
 	if !env.Runtime.AsOf.IsZero() {
 		desired.RuntimeHandlers = runtimeHandlers(env.Runtime.Handlers)
 	}
-	if env.VolumesInUse != nil && n.Object != nil {
+	if env.VolumesInUse != nil && n.Object != nil && !env.Effects.Now().Before(n.LesserUntil) {
 		if names, known := env.VolumesInUse(n.Object); known {
 			desired.VolumesInUse = names
 		}

@@ -65,7 +65,7 @@ type Volume struct {
 	FailedStep string `json:"failedStep,omitempty"`
 	// ContentBytes is what the content of the volume takes that the agent wrote last, or is writing.
 	ContentBytes int `json:"contentBytes,omitempty"`
-	// OverBudget is the bound that the content exceeds, by its name in package budget.
+	// OverBudget is the bound that the volume exceeds, by its name in package budget.
 	OverBudget string `json:"overBudget,omitempty"`
 	// NodeFull is set if the node has too many volumes to have this one attached.
 	NodeFull bool `json:"nodeFull,omitempty"`
@@ -115,6 +115,8 @@ type Shared struct {
 	Relabel bool
 	// NodeFull is set if it cannot be attached: the node has too many volumes.
 	NodeFull bool
+	// OverBudget is the bound that it exceeds, by its name in package budget.
+	OverBudget string
 }
 
 // Operation is an operation that a volume needs.
@@ -234,7 +236,7 @@ func (v *Volume) adoptShared(spec *v1.Volume, pod *Pod) bool {
 		v.Backing.Relabel = shared.Relabel
 	}
 	v.Problem, v.Failures, v.FailedStep = shared.Problem, shared.Failures, stepShared
-	v.NodeFull = shared.NodeFull
+	v.NodeFull, v.OverBudget = shared.NodeFull, shared.OverBudget
 	return true
 }
 
@@ -369,7 +371,7 @@ func (s *Set) Failures() int {
 	return 0
 }
 
-// OverBudget returns the bound that the content of the first failed volume exceeds; empty if it
+// OverBudget returns the bound that the first failed volume exceeds; empty if it
 // failed for another reason.
 func (s *Set) OverBudget() string {
 	if v := s.firstFailed(); v != nil {

@@ -5,10 +5,11 @@
 //
 // Facts: for each volume of a pod the newest measurement, the one in flight, and when the next one
 // is due. Plan: the measurements that are due (Stats.Plan). Each volume is measured by itself, once
-// in a period, so a driver or a server that hangs delays no other volume, and each call has a
-// deadline. A failed measurement leaves no usage, as with a kubelet: an old one would look like a
-// new one. Upstream: pkg/kubelet/server/stats/volume_stat_calculator.go. Start reading at
-// Stats.Plan.
+// in a period, and each call has a deadline. A pod has two measurements in flight at most, and one
+// that hangs remains one of them: a driver or server that hangs delays other volumes of the pod, as
+// with a kubelet, which measures one after the other, and no volume of another pod. A failed
+// measurement leaves no usage, as with a kubelet: an old one would look like a new one. Upstream:
+// pkg/kubelet/server/stats/volume_stat_calculator.go. Start reading at Stats.Plan.
 package volumestats
 
 import (
@@ -26,6 +27,10 @@ import (
 
 // timeout is how long a measurement may take (csiTimeout upstream).
 const timeout = 2 * time.Minute
+
+// inFlightMax is how many volumes of a pod are measured at once, those included whose file system
+// has not answered an earlier measurement.
+const inFlightMax = 2
 
 // Component is the component of the keys of pods.
 const Component = "volumestats"
@@ -52,6 +57,9 @@ type Volume struct {
 	Claim  string     `json:"claim,omitempty"`
 	Op     world.OpID `json:"op,omitempty"` // the measurement in flight
 	NextAt time.Time  `json:"nextAt,omitzero"`
+	// Hung is set if the file system has not answered until the deadline: the call may go on for ever.
+	// The next one is refused as long as the first has no answer.
+	Hung bool `json:"hung,omitempty"`
 	// HasCondition reports whether the driver reports the health of the volume.
 	HasCondition bool                  `json:"hasCondition,omitempty"`
 	Latest       *world.CSIVolumeStats `json:"latest,omitempty"`
@@ -79,6 +87,7 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 		p = &Pod{Namespace: namespace, Volumes: map[string]*Volume{}}
 	}
 	p.keep(targets, effects.Now())
+	var due []*Target
 	for i := range targets {
 		t := &targets[i]
 		v := p.Volumes[t.Name]
@@ -93,9 +102,10 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 		case t.Request == nil:
 			v.Latest = nil
 		default:
-			v.Op = effects.IssueFor(uid, Key(uid), t.Name, timeout, t.Request)
+			due = append(due, t)
 		}
 	}
+	p.issue(uid, due, effects)
 	switch {
 	case len(p.Volumes) == 0:
 		delete(s.Pods, uid)
@@ -105,6 +115,38 @@ func (s *Stats) Plan(namespace, uid string, targets []Target, effects *op.Effect
 		s.Pods[uid] = p
 	}
 	return wake
+}
+
+// issue issues the measurements of the volumes that are due, the one that is due for longest first,
+// as many as the pod may have in flight. The others are issued as these complete. A volume that
+// hangs is asked again, and takes no other place for that. If nothing else is left, the others have
+// no usage.
+func (p *Pod) issue(uid string, due []*Target, effects *op.Effects) {
+	inFlight, hung := 0, 0
+	for _, v := range p.Volumes { //ordered: a count
+		if v.Hung {
+			hung++
+		} else if v.Op != 0 {
+			inFlight++
+		}
+	}
+	slices.SortStableFunc(due, func(x, y *Target) int {
+		return p.Volumes[x.Name].NextAt.Compare(p.Volumes[y.Name].NextAt)
+	})
+	for _, t := range due {
+		v := p.Volumes[t.Name]
+		switch {
+		case v.Hung:
+		case inFlight+hung < inFlightMax:
+			inFlight++
+		case hung >= inFlightMax:
+			v.Latest = nil
+			continue
+		default:
+			continue
+		}
+		v.Op = effects.IssueFor(uid, Key(uid), t.Name, timeout, t.Request)
+	}
 }
 
 // keep forgets the usage of the volumes that are not among those that are set up. A measurement in
@@ -132,6 +174,8 @@ func (s *Stats) HandleCompletion(id world.OpID, r op.Record, ev world.Event,
 	}
 	v := p.Volumes[r.Subject]
 	v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(s.Period), nil
+	v.Hung = r.Call == "MeasureFilesystem" &&
+		(ev.Err.Has(world.KindTimeout) || v.Hung && ev.Err.Has(world.KindUnavailable))
 	if ev.Err != nil {
 		return
 	}

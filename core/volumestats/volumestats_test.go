@@ -1,6 +1,7 @@
 package volumestats
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -165,6 +166,104 @@ func TestNothingIsMeasuredWithoutPeriod(t *testing.T) {
 	b.Period = -1
 	if issued, wake := b.plan(0); len(issued) != 0 || wake != 0 || len(b.Pods) != 0 {
 		t.Errorf("issued %+v, next at %v", issued, wake)
+	}
+}
+
+// newDisks returns a pod with so many volumes whose file systems are measured.
+func newDisks(count int) *bench {
+	b := &bench{Stats: Stats{Period: time.Minute}}
+	for i := range count {
+		name := fmt.Sprintf("v%02d", i)
+		b.targets = append(b.targets, Target{Name: name,
+			Request: &world.MeasureFilesystem{Path: "/" + name}})
+	}
+	return b
+}
+
+// A pod has two measurements at once, and all its volumes have their turn within a period.
+func TestVolumesTakeTurns(t *testing.T) {
+	b := newDisks(5)
+	inFlight, _ := b.plan(0)
+	for range 5 {
+		if len(inFlight) > inFlightMax {
+			t.Fatalf("%d measurements are in flight", len(inFlight))
+		}
+		b.complete(0, inFlight[0].Op, &world.FilesystemMeasured{CapacityBytes: 1}, nil)
+		more, _ := b.plan(0)
+		inFlight = append(inFlight[1:], more...)
+	}
+	if got := len(b.List()); got != 5 || len(inFlight) != 0 {
+		t.Errorf("%d volumes are measured, %d measurements in flight", got, len(inFlight))
+	}
+}
+
+// A pod whose volumes are all on a file server that does not respond has two measurements that
+// hang, and no more, however long that takes. Once the server responds all volumes are measured.
+func TestVolumesHang(t *testing.T) {
+	b := newDisks(28)
+	late, blocked := world.Errorf(world.KindTimeout, "", "late"), world.Errorf(world.KindUnavailable,
+		"", "an earlier operation has not been answered")
+	hung := map[any]bool{} // requests without an answer
+	var now time.Duration
+	for now = 0; now < 20*time.Minute; now += time.Minute {
+		for issued, _ := b.plan(now); len(issued) > 0; issued, _ = b.plan(now) {
+			for _, eff := range issued {
+				if hung[eff.Body] {
+					b.complete(now, eff.Op, nil, blocked)
+				} else {
+					b.complete(now, eff.Op, nil, late)
+				}
+				hung[eff.Body] = true
+			}
+		}
+	}
+	if len(hung) != inFlightMax {
+		t.Errorf("%d measurements hang, want %d", len(hung), inFlightMax)
+	}
+	for issued, _ := b.plan(now); len(issued) > 0; issued, _ = b.plan(now) {
+		for _, eff := range issued {
+			b.complete(now, eff.Op, &world.FilesystemMeasured{CapacityBytes: 1}, nil)
+		}
+	}
+	if got := len(b.List()); got != 28 {
+		t.Errorf("%d volumes are measured once the server responds", got)
+	}
+}
+
+// A volume that is measured no more, because others of its pod hang, has no usage: an old one would
+// look like a new one.
+func TestUsageGoesWhileOthersHang(t *testing.T) {
+	b := newDisks(3)
+	for _, i := range []int{0, 1} {
+		issued, _ := b.plan(0)
+		for _, eff := range issued {
+			b.complete(0, eff.Op, &world.FilesystemMeasured{CapacityBytes: 1}, nil)
+		}
+		if i == 1 && len(b.List()) != 3 {
+			t.Fatalf("usage %+v", b.List())
+		}
+	}
+	issued, _ := b.plan(time.Minute)
+	for _, eff := range issued {
+		b.complete(3*time.Minute, eff.Op, nil, world.Errorf(world.KindTimeout, "", "late"))
+	}
+	if b.plan(3 * time.Minute); len(b.List()) != 0 {
+		t.Errorf("usage %+v, want none", b.List())
+	}
+}
+
+// A driver that answers too late has ended its call: the other volumes have their turn.
+func TestDriverIsLate(t *testing.T) {
+	b := newDisks(3)
+	for i := range b.targets {
+		b.targets[i].Request = &world.GetVolumeStats{Handle: b.targets[i].Name}
+	}
+	issued, _ := b.plan(0)
+	for _, eff := range issued {
+		b.complete(2*time.Minute, eff.Op, nil, world.Errorf(world.KindTimeout, "", "late"))
+	}
+	if issued, _ = b.plan(2 * time.Minute); len(issued) != 1 {
+		t.Errorf("issued %+v, want the third volume", issued)
 	}
 }
 

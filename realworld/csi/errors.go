@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -68,20 +69,33 @@ func secretsOf(request any) []string {
 
 const (
 	hiddenText = "[redacted]"
-	// secretBytesMin is the length from which a value is replaced: a shorter one, as a number or a
-	// flag, is in texts by chance.
-	secretBytesMin = 4
+	// secretBytesMin is the length from which a value is replaced, and secretLineBytesMin that of one
+	// of its lines: a shorter one, as a number or a flag, is in texts by chance.
+	secretBytesMin     = 4
+	secretLineBytesMin = 8
 )
 
-// hideSecrets replaces values in a text. Longer ones come first, as they may hold shorter ones.
+// hideSecrets replaces values in a text, also as a driver may print them: without the space around
+// them, line by line, and quoted. Longer ones come first, as they may hold shorter ones.
 func hideSecrets(text string, values []string) string {
-	slices.SortFunc(values, func(x, y string) int {
+	var forms []string
+	add := func(value string, bytesMin int) {
+		if value = strings.TrimSpace(value); len(value) >= bytesMin {
+			quoted := strconv.Quote(value)
+			forms = append(forms, value, quoted[1:len(quoted)-1])
+		}
+	}
+	for _, value := range values {
+		add(value, secretBytesMin)
+		for line := range strings.Lines(value) {
+			add(line, secretLineBytesMin)
+		}
+	}
+	slices.SortFunc(forms, func(x, y string) int {
 		return cmp.Or(cmp.Compare(len(y), len(x)), cmp.Compare(x, y))
 	})
-	for _, value := range values {
-		if len(value) >= secretBytesMin {
-			text = strings.ReplaceAll(text, value, hiddenText)
-		}
+	for _, form := range slices.Compact(forms) {
+		text = strings.ReplaceAll(text, form, hiddenText)
 	}
 	return text
 }

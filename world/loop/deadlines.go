@@ -13,8 +13,9 @@ import (
 type operation struct {
 	effect world.Effect
 	lane   Lane
-	hung   bool // it has a slot, and its deadline has passed
-	index  int  // in its deadlines; -1: in none
+	group  string // see groupOf
+	hung   bool   // it has a slot, and its deadline has passed
+	index  int    // in its deadlines; -1: in none
 }
 
 // deadlines are operations by their deadline, and by their number if that is the same.

@@ -30,7 +30,9 @@ const (
 	LaneAPI                    // reading and writing API objects
 	LaneStatus                 // writing pod statuses, separate so that reads do not delay them
 	LaneHeartbeat              // the Node object and its lease, separate so that nothing delays them
-	LaneHostPath               // paths that may hang: of pods' authors, file systems
+	LaneHostPath               // paths of pods' authors and their devices, which may hang
+	LaneUnmount                // unmounting them, which ends what hangs, and may hang itself
+	LaneStatfs                 // measuring file systems, which may hang
 	LanePlugin                 // requests to plugins, which may hang
 	LaneCredential             // programs that provide credentials for images, each a process
 	LaneCSI                    // calls of CSI drivers, which may take minutes or hang
@@ -38,8 +40,8 @@ const (
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "remove",
-	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "plugin",
-	"credential", "csi"}
+	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "unmount",
+	"statfs", "plugin", "credential", "csi"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -58,14 +60,32 @@ func objectLane(r world.Resource) Lane {
 	return LaneAPI
 }
 
+// mayHang reports whether the operations of a lane may hang because of a file system or device that
+// the author of a pod has chosen, such as a share of a server that does not respond.
+func (l Lane) mayHang() bool {
+	return l == LaneHostPath || l == LaneUnmount || l == LaneStatfs || l == LaneTree
+}
+
+// hostPathLane returns the lane of an operation on a path or device that may hang. What undoes a
+// mount does not wait for what hangs on it.
+func hostPathLane(body any) Lane {
+	switch body.(type) {
+	case *world.Unmount, *world.ReleaseDevice:
+		return LaneUnmount
+	}
+	return LaneHostPath
+}
+
 // LaneOf returns the lane of an effect.
 func LaneOf(eff world.Effect) Lane {
 	if eff.HostPath != "" {
-		return LaneHostPath
+		return hostPathLane(eff.Body)
 	}
 	switch body := eff.Body.(type) {
+	case *world.HoldDevice, *world.ReleaseDevice:
+		return hostPathLane(body)
 	case *world.MeasureFilesystem:
-		return LaneHostPath
+		return LaneStatfs
 	case *world.PatchObject:
 		if body.Status && body.Resource == world.ResourcePods {
 			return LaneStatus
@@ -125,7 +145,8 @@ type Limits struct {
 // once. A stop, a probe and a hook mostly wait, and cost a goroutine, a stream and some 20 KiB: far
 // less than the container that each is for. Their limits have room for 32 stops and 16 probes of
 // each of podsMax pods. An operation on a tree keeps the disk busy, and one on a host path may
-// hang; both occupy a thread, so there are fewer. Each of world.PluginSocketsMax sockets has one
+// hang; both occupy a thread, so there are fewer. The file systems that are measured are few at a
+// time, and a pod has one unmount at a time. Each of world.PluginSocketsMax sockets has one
 // request, and more only after its file was replaced. A program that provides credentials is a
 // process of its own, and the author of any pod can have it started. The calls of CSI drivers
 // mostly wait, one for each volume at a time.
@@ -134,8 +155,8 @@ var defaultLimits = Limits{
 	InFlight: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 8192, LanePull: 32, LaneFS: 64,
 		LaneRemove: 64, LaneMeasure: 16, LaneTree: 16, LaneProbe: 4096, LaneStream: 2, LaneHost: 64,
-		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256, LanePlugin: 256,
-		LaneCredential: 16, LaneCSI: 256,
+		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256, LaneUnmount: 64,
+		LaneStatfs: 32, LanePlugin: 256, LaneCredential: 16, LaneCSI: 256,
 	},
 }
 

@@ -14,6 +14,7 @@ import (
 type pathLocks struct {
 	held              []pathLock // of operations in flight or waiting for a lane slot, oldest first
 	waiting           queue[world.Effect]
+	next              time.Time // see nextWake
 	refusedOperations uint64
 }
 
@@ -38,11 +39,27 @@ func (l *Loop) acquire(eff world.Effect) bool {
 		l.refuseBlocked(eff, blocker)
 		return false
 	case blocker != nil || conflictsWithAny(l.locks.waiting.all(), paths):
-		l.locks.waiting.push(eff)
+		l.locks.wait(eff, blocker)
 		return false
 	}
 	l.locks.held = append(l.locks.held, pathLock{eff.Op, paths, eff.Deadline})
 	return true
+}
+
+// wait makes an operation wait for the lock that keeps it from starting; nil if it waits for
+// another one that waits.
+func (l *pathLocks) wait(eff world.Effect, blocker *pathLock) {
+	l.waiting.push(eff)
+	l.next = earliest(l.next, eff.Deadline)
+	if blocker != nil {
+		l.next = earliest(l.next, blocker.deadline)
+	}
+}
+
+// takeWaiting empties the queue of those that wait.
+func (l *pathLocks) takeWaiting() []world.Effect {
+	l.next = time.Time{}
+	return l.waiting.drain()
 }
 
 // earliestConflict returns the lock with the earliest deadline of those that conflict with the
@@ -81,7 +98,7 @@ func (l *Loop) startUnblocked() {
 	if l.locks.waiting.len() == 0 {
 		return
 	}
-	for _, eff := range l.locks.waiting.drain() {
+	for _, eff := range l.locks.takeWaiting() {
 		if l.acquire(eff) {
 			l.startOrQueue(eff)
 		}
@@ -91,9 +108,11 @@ func (l *Loop) startUnblocked() {
 // expireWaiting refuses the operations that wait for an overdue operation, and cancels those whose
 // own deadline has passed.
 func (l *Loop) expireWaiting(now time.Time) {
-	waiting, failed := &l.locks.waiting, false
-	for n := waiting.len(); n > 0; n-- {
-		eff, _ := waiting.pop()
+	if l.locks.next.IsZero() || now.Before(l.locks.next) {
+		return
+	}
+	failed := false
+	for _, eff := range l.locks.takeWaiting() {
 		blocker := l.locks.earliestConflict(pathsToLock(eff))
 		switch {
 		case blocker != nil && !now.Before(blocker.deadline):
@@ -103,7 +122,7 @@ func (l *Loop) expireWaiting(now time.Time) {
 			l.cancel(eff, "waited for its turn at "+pathsToLock(eff)[0].path+" until its deadline")
 			failed = true
 		default:
-			waiting.push(eff)
+			l.locks.wait(eff, blocker)
 		}
 	}
 	if failed { // other operations may have waited for these
@@ -119,21 +138,9 @@ func (l *Loop) refuseBlocked(eff world.Effect, blocker *pathLock) {
 }
 
 // nextWake returns when the next waiting operation has to be refused or canceled; zero if none
-// waits.
-func (l *pathLocks) nextWake() time.Time {
-	var wake time.Time
-	for _, eff := range l.waiting.all() {
-		next := eff.Deadline
-		blocker := l.earliestConflict(pathsToLock(eff))
-		if blocker != nil && blocker.deadline.Before(next) {
-			next = blocker.deadline
-		}
-		if wake.IsZero() || next.Before(wake) {
-			wake = next
-		}
-	}
-	return wake
-}
+// waits. It is kept up to date by each operation that begins to wait: a lock that is taken later
+// conflicts with none of them, and they are looked at again when one is released.
+func (l *pathLocks) nextWake() time.Time { return l.next }
 
 // countOverdue counts the operations that hold a lock and are past their deadline.
 func (l *pathLocks) countOverdue(now time.Time) (count int) {

@@ -225,6 +225,22 @@ func isHostOperation(body any) (result bool) {
 	return port == world.PortFS || port == world.PortHost
 }
 
+// checkNextWake compares when the loop wakes for operations that wait with what they wait for.
+func checkNextWake(t *rapid.T, l *Loop) {
+	var want time.Time
+	for _, eff := range l.locks.waiting.all() {
+		want = earliest(want, eff.Deadline)
+		for _, h := range l.locks.held {
+			if h.paths.conflictsWith(pathsToLock(eff)) {
+				want = earliest(want, h.deadline)
+			}
+		}
+	}
+	if got := l.locks.nextWake(); !got.Equal(want) {
+		t.Fatalf("those that wait wake at %v, want %v", got, want)
+	}
+}
+
 // For operations and completions in any order: no path has two operations in flight, no lane
 // exceeds its limit by more than what replaces hung operations, and in the end every operation has
 // completed exactly once.
@@ -238,6 +254,7 @@ func TestPathLocksUnderRandomOperations(t *testing.T) {
 		recordStarted := func() {
 			inFlight = append(inFlight, fs.started...)
 			fs.started = nil
+			checkNextWake(t, l)
 			lanes, hung := map[Lane]int{}, map[Lane]int{}
 			for i, eff := range inFlight {
 				lanes[LaneOf(eff)]++

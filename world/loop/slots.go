@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"slices"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,9 +25,11 @@ import (
 //  4. Operations that have no slot wait. Tenants that wait take turns, each with its oldest
 //     operation; a tenant that holds its share is passed over.
 //     Creations and starts of containers are first, but every fourth turn is one of the others.
-//  5. Calls of CSI drivers are shared by driver as well: all calls of one driver may hold as many
-//     slots as the others leave free, so at most half of the lane, and a driver that hangs leaves
-//     the rest to the others. In its turn a pod starts the oldest call whose driver has a slot.
+//  5. Calls of CSI drivers are shared by driver as well, and operations that may hang on what the
+//     author of a pod has chosen by the namespace of the pod: all of such a group may hold as many
+//     slots as are free, so at most half of the lane. A driver that hangs, or a namespace with many
+//     pods whose file server does not respond, leaves the rest to the others, also of what replaces
+//     hung operations. In its turn a pod starts the oldest call whose driver has a slot.
 //  6. A hung operation is one that has not completed by its deadline. It keeps its slot, since it
 //     still costs what the slot stands for, and counts against the share of its tenant. The lane
 //     gets a replacement, as many as it has slots: so neither other tenants nor the node lose
@@ -48,7 +51,7 @@ type slots struct {
 	inFlight int
 	hung     int            // of those in flight
 	byTenant map[string]int // of those in flight; the node's have no name
-	byDriver map[string]int // of those in flight, if they call a CSI driver
+	byGroup  map[string]int // of those in flight that have a group
 	waiting  [2]turns       // by urgency
 	waiters  int            // operations that wait
 	// urgentInRow is how many urgent operations were started in a row while others waited.
@@ -75,12 +78,22 @@ func (s *slots) reserve() int {
 	return min(max(1, s.limit/shareDivisor), reserveMax)
 }
 
-// driverOf returns the CSI driver that an operation calls; empty if it calls none.
-func driverOf(op *operation) string {
-	if call, isCall := op.effect.Body.(world.CSICall); isCall {
+// unknownNamespace stands for the namespaces of all tenants that have none, or whose pods are not
+// known any more. No namespace has this name.
+const unknownNamespace = "-"
+
+// groupOf returns the group with which an operation shares its lane, besides the others of its
+// tenant: the CSI driver that it calls, or the namespace of its tenant in a lane whose operations
+// may hang. It is empty for all others, and for the node's own.
+func groupOf(lane Lane, eff *world.Effect) string {
+	call, isCall := eff.Body.(world.CSICall)
+	switch {
+	case isCall:
 		return call.CalledDriver().Name
+	case eff.Tenant == "" || !lane.mayHang():
+		return ""
 	}
-	return ""
+	return cmp.Or(eff.Namespace, unknownNamespace)
 }
 
 // hasSlot reports whether a tenant may start an operation now.
@@ -93,20 +106,20 @@ func (s *slots) hasSlot(tenant string) bool {
 	return free > 0 && s.byTenant[tenant] < min(s.shareMax, max(1, free/shareDivisor))
 }
 
-// hasDriverSlot reports whether a call of a driver may start now.
-func (s *slots) hasDriverSlot(driver string) bool {
-	return driver == "" || s.byDriver[driver] < max(1, s.capacity()-s.inFlight)
+// hasGroupSlot reports whether an operation of a group may start now.
+func (s *slots) hasGroupSlot(group string) bool {
+	return group == "" || s.byGroup[group] < max(1, s.capacity()-s.inFlight)
 }
 
 // take gives a slot to an operation.
 func (s *slots) take(op *operation) {
 	if s.byTenant == nil {
-		s.byTenant, s.byDriver = map[string]int{}, map[string]int{}
+		s.byTenant, s.byGroup = map[string]int{}, map[string]int{}
 	}
 	s.inFlight++
 	s.byTenant[op.effect.Tenant]++
-	if driver := driverOf(op); driver != "" {
-		s.byDriver[driver]++
+	if op.group != "" {
+		s.byGroup[op.group]++
 	}
 }
 
@@ -116,12 +129,12 @@ func (s *slots) release(op *operation) {
 	if op.hung {
 		s.hung--
 	}
-	tenant, driver := op.effect.Tenant, driverOf(op)
+	tenant := op.effect.Tenant
 	if s.byTenant[tenant]--; s.byTenant[tenant] == 0 {
 		delete(s.byTenant, tenant)
 	}
-	if s.byDriver[driver]--; s.byDriver[driver] <= 0 {
-		delete(s.byDriver, driver)
+	if s.byGroup[op.group]--; s.byGroup[op.group] <= 0 {
+		delete(s.byGroup, op.group)
 	}
 }
 
@@ -212,10 +225,13 @@ func (t *turns) pop(s *slots) *operation {
 			continue
 		}
 		for _, op := range t.byTenant[tenant] {
-			if s.hasDriverSlot(driverOf(op)) {
+			if s.hasGroupSlot(op.group) {
 				t.order = append(slices.Delete(t.order, i, i+1), tenant)
 				t.remove(op)
 				return op
+			}
+			if op.lane != LaneCSI {
+				break // all are of one namespace
 			}
 		}
 	}
@@ -243,7 +259,8 @@ func (t *turns) remove(op *operation) {
 
 // startOrQueue starts an operation if it may have a slot, and if no other has its turn before.
 func (l *Loop) startOrQueue(eff world.Effect) {
-	op := &operation{effect: eff, lane: LaneOf(eff)}
+	lane := LaneOf(eff)
+	op := &operation{effect: eff, lane: lane, group: groupOf(lane, &eff)}
 	l.lanes[op.lane].enqueue(op)
 	l.queued.push(op)
 	l.waiting[eff.Op] = op

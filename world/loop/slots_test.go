@@ -34,6 +34,8 @@ var sampleBodies = [laneCount]func(n int) any{
 	},
 	LaneHeartbeat:  func(int) any { return &world.GetObject{Resource: world.ResourceNodes} },
 	LaneHostPath:   func(int) any { return &world.StatPath{} },
+	LaneUnmount:    func(int) any { return &world.Unmount{} },
+	LaneStatfs:     func(n int) any { return &world.MeasureFilesystem{Path: fmt.Sprint("/", n)} },
 	LanePlugin:     func(int) any { return &world.GetPluginInfo{} },
 	LaneCredential: func(int) any { return &world.GetCredentials{} },
 	LaneCSI:        func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
@@ -69,14 +71,21 @@ func (s *sharing) turn() {
 	s.port.started = nil
 }
 
-// issue issues operations of a tenant in one step, and returns how many of them were started.
+// issue issues operations of a tenant, which has a namespace to itself, in one step, and returns
+// how many of them were started.
 func (s *sharing) issue(lane Lane, tenant string, count int, timeout time.Duration) int {
+	return s.issueIn(tenant, lane, tenant, count, timeout)
+}
+
+// issueIn is issue for a tenant in a namespace.
+func (s *sharing) issueIn(namespace string, lane Lane, tenant string, count int,
+	timeout time.Duration) int {
 	var effects []world.Effect
 	for range count {
 		s.issued++
 		eff := world.Effect{Op: world.OpID(s.issued), Body: sampleBodies[lane](s.issued),
-			Deadline: s.now.Add(timeout), Tenant: tenant}
-		if lane == LaneHostPath {
+			Deadline: s.now.Add(timeout), Tenant: tenant, Namespace: namespace}
+		if lane == LaneHostPath || lane == LaneUnmount {
 			eff.HostPath = fmt.Sprint("/", s.issued)
 		}
 		if LaneOf(eff) != lane {
@@ -134,6 +143,66 @@ func TestGreedyTenantDelaysNoOther(t *testing.T) {
 			if started := s.issue(lane, tenant, 1, time.Minute); started != 1 {
 				t.Errorf("lane %s: the operation of %q waits", lane, tenant)
 			}
+		}
+	}
+}
+
+// Operations of many pods of one namespace hang on a file server that does not respond, and more
+// than can be replaced are issued. Pods of other namespaces and the node start theirs at once, and
+// so do the unmounts of the pods themselves, which end what hangs.
+func TestNamespaceThatHangsDelaysNoOther(t *testing.T) {
+	for _, lane := range []Lane{LaneHostPath, LaneStatfs, LaneTree, LaneUnmount} {
+		s := newSharing(t, Limits{})
+		limit := defaultLimits.InFlight[lane]
+		pods := 256
+		for range 4 { // deadlines pass, and each of them has more operations issued
+			for pod := range pods {
+				s.issueIn("greedy", lane, fmt.Sprint("pod-", pod), 2, time.Minute)
+			}
+			s.now = s.now.Add(time.Minute)
+			s.turn()
+		}
+		if got := s.loop.lanes[lane].inFlight; got > limit {
+			t.Errorf("lane %s: the namespace holds %d slots of %d", lane, got, 2*limit)
+		}
+		for _, tenant := range []string{"ordinary", ""} {
+			if started := s.issue(lane, tenant, 1, time.Minute); started != 1 {
+				t.Errorf("lane %s: the operation of %q waits", lane, tenant)
+			}
+		}
+		if lane == LaneUnmount {
+			continue
+		}
+		for pod := range 8 {
+			if s.issueIn("greedy", LaneUnmount, fmt.Sprint("pod-", pod), 1, time.Minute) != 1 {
+				t.Errorf("lane %s: the unmount of pod %d waits for what hangs", lane, pod)
+			}
+		}
+	}
+}
+
+// Pods that are not known any more count as one namespace: an attacker who deletes pods whose
+// operations hang gets no more slots by that.
+func TestUnknownPodsAreOneNamespace(t *testing.T) {
+	s := newSharing(t, Limits{})
+	for range 4 {
+		for pod := range 2 * defaultLimits.InFlight[LaneHostPath] {
+			s.issueIn("", LaneHostPath, fmt.Sprint("pod-", pod), 1, time.Minute)
+		}
+		s.now = s.now.Add(time.Minute)
+		s.turn()
+	}
+	if s.issueIn("ordinary", LaneHostPath, "ordinary", 1, time.Minute) != 1 {
+		t.Error("the operation of an ordinary pod waits")
+	}
+}
+
+// What may hang on a device is in no lane of the node's own files.
+func TestDevicesAreInLanesThatMayHang(t *testing.T) {
+	for lane, body := range map[Lane]any{LaneHostPath: &world.HoldDevice{},
+		LaneUnmount: &world.ReleaseDevice{}} {
+		if got := LaneOf(world.Effect{Body: body}); got != lane {
+			t.Errorf("%T is in lane %s, want %s", body, got, lane)
 		}
 	}
 }
