@@ -27,7 +27,7 @@ func (a *Agent) housekeepingEnv() housekeeping.Env {
 			}
 			return a.isKnownPod(uid) || a.isSetAside(uid) || awaiting[uid]
 		},
-		HasVolumes: a.state.CSI.HoldsPod,
+		HasVolumes: a.holdsVolumes,
 		MayOwnCgroup: func(uid string) bool {
 			if cgroups == nil {
 				cgroups = map[string]bool{}

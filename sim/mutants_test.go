@@ -3042,6 +3042,34 @@ var mutants = []mutant{
 		scenario: "block", seeds: "1-20",
 	},
 	{
+		name:     "nothing holds the device of a local volume",
+		file:     "core/volume/device.go",
+		old:      "return append(steps, bind, &world.HoldDevice{Path: bound},",
+		new:      "return append(steps, bind, &world.StatPath{Path: bound},",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "the directory of a pod goes while a device is bound for the pod",
+		file:     "core/pod/volumes.go",
+		old:      "if waitsForDriver || waitsForDevice {",
+		new:      "if waitsForDriver || waitsForDevice && p.UID == \"\" {",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "a device of a local volume stays bound that an earlier agent has bound",
+		file:     "core/devicemount/blocks.go",
+		old:      "for _, entry := range listed.Entries {\n\t\t\tb.note(entry.Name, s.Dirs[0])",
+		new:      "for range listed.Entries {\n\t\t\tb.noteVolume(s.Dirs[0])",
+		scenario: "block", seeds: "1-300",
+	},
+	{
+		name:     "a device of a local volume is taken from a pod that needs it",
+		file:     "core/devicemount/blocks.go",
+		old:      "return !bound.Released && (!env.CleansUp || env.IsKnownPod(uid))",
+		new:      "return !bound.Released && !env.CleansUp",
+		scenario: "block", seeds: "1-20",
+	},
+	{
 		// The volumes that an earlier agent has staged wait for that.
 		name:     "nothing looks whether all pods were listed",
 		file:     "core/csi/plan.go",

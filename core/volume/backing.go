@@ -13,6 +13,7 @@ import (
 
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/world"
 )
 
@@ -39,6 +40,8 @@ type Backing struct {
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
+	// Block is set for a local volume whose device containers get.
+	Block bool `json:"block,omitempty"`
 }
 
 // Place is where a volume is on the node.
@@ -73,14 +76,28 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 func (b *Backing) place(dir string) Place {
 	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
 		OfNode:  b.Plugin == HostPathPlugin,
-		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin || b.Relabel),
-		Block:   b.CSI != nil && b.CSI.Block}
+		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin && !b.Block || b.Relabel),
+		Block:   b.Block || b.CSI != nil && b.CSI.Block}
 }
 
-// IsBackedBy reports whether a persistent volume backs a volume of the pod.
+// IsBackedBy reports whether a local volume, whose file system is mounted, backs a volume of the
+// pod.
 func (s *Set) IsBackedBy(persistentVolume string) bool {
 	return slices.ContainsFunc(s.Volumes, func(v Volume) bool {
-		return v.Backing != nil && v.Backing.Plugin == LocalPlugin && v.Backing.Name == persistentVolume
+		return v.Backing != nil && v.Backing.Plugin == LocalPlugin && !v.Backing.Block &&
+			v.Backing.Name == persistentVolume
+	})
+}
+
+// MayHaveDevice reports whether a container of the pod may have the device of a local volume: one
+// of a volume whose backing is not known, or is that.
+func (s *Set) MayHaveDevice(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(spec v1.Volume) bool {
+		if claim.Name(pod, &spec) == "" || !claim.UseOf(pod, spec.Name).Device {
+			return false
+		}
+		v := s.find(spec.Name)
+		return v == nil || v.Backing == nil || v.Backing.Block
 	})
 }
 
@@ -96,9 +113,12 @@ func (b *Backing) path(dir string) string {
 			return csi.DevicePath(dir, b.Name)
 		}
 		return csi.PublishedPath(dir, b.Name)
-	default:
-		return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
+	case LocalPlugin:
+		if b.Block {
+			return devicemount.LinkPath(dir, b.Name)
+		}
 	}
+	return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
 }
 
 // IsBacked reports whether a volume is backed by storage that has to be found or mounted, or cannot
@@ -119,6 +139,10 @@ func (e *setupError) Error() string { return e.err.Error() }
 const (
 	stepProcess  = "process" // no step: the volume was not found
 	stepAffinity = "MountVolume.NodeAffinity check"
+	stepAffine   = "MapVolume.NodeAffinity check" // of a block volume
+	stepResolve  = "MapVolume.EvalHostSymlinks"   // of a local volume's device
+	stepMap      = "MapVolume.MapBlockVolume"     // the same
+	stepMapAlone = "MapVolume.SetUpDevice"        // the same, if one pod alone may have it
 	stepInit     = "MountVolume.NewMounter initialization"
 	stepOptions  = "MountVolume.MountOptionSupport check"
 	stepDevice   = "MountVolume.MountDevice"
@@ -170,7 +194,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		return b, true, err
 	}
 	switch source := &volume.Spec; {
-	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil:
+	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil && source.Local == nil:
 		return b, true, noDevice(volume)
 	case source.HostPath != nil:
 		b = Backing{Plugin: HostPathPlugin, Source: source.HostPath.Path}
@@ -179,6 +203,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		}
 	case source.Local != nil:
 		b = Backing{Plugin: LocalPlugin, Source: source.Local.Path, FSType: fsTypeDefault,
+			Block: r.Mode == v1.PersistentVolumeBlock,
 			OnePod: slices.Equal(source.AccessModes,
 				[]v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod})}
 		if source.Local.FSType != nil {
@@ -194,7 +219,10 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		return b, true, unsupported(volume)
 	}
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
-	return b, true, p.checkAffinity(volume)
+	if r.Mode == v1.PersistentVolumeBlock {
+		return b, true, p.checkAffinity(volume, stepAffine)
+	}
+	return b, true, p.checkAffinity(volume, stepAffinity)
 }
 
 // inlineBacking returns what backs a volume that is written in the pod.
@@ -236,13 +264,8 @@ func noPlugin(name string) error {
 		"failed to get Plugin from volumeSpec for volume %q err=no volume plugin matched", name)}
 }
 
-// noDevice returns the error of a block volume that is not of a CSI driver. The kubelet has devices
-// of local volumes as well.
+// noDevice returns the error of a block volume of a kind that has no devices.
 func noDevice(volume *v1.PersistentVolume) error {
-	if volume.Spec.Local != nil {
-		return &setupError{stepProcess, fmt.Errorf(
-			"volume %q is a local volume of volumeMode Block, which is not supported", volume.Name)}
-	}
 	return &setupError{stepProcess, fmt.Errorf("MapVolume.FindMapperPluginBySpec failed for volume "+
 		"%q : its kind has no volumeMode Block", volume.Name)}
 }
@@ -274,15 +297,15 @@ func mountOptions(volume *v1.PersistentVolume) []string {
 	return slices.Compact(options)
 }
 
-// checkAffinity returns an error if a persistent volume is not for the node.
-func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
+// checkAffinity returns an error of a step if a persistent volume is not for the node.
+func (p *Pod) checkAffinity(volume *v1.PersistentVolume, step string) error {
 	affinity := volume.Spec.NodeAffinity
 	if affinity == nil || affinity.Required == nil {
 		return nil
 	}
 	node, known := p.Node()
 	if !known { // nothing plans the pod again when it is
-		return &setupError{stepAffinity, errors.New("the Node was not read yet")}
+		return &setupError{step, errors.New("the Node was not read yet")}
 	}
 	labeled := &v1.Node{} // the kubelet looks at labels alone
 	if node != nil {
@@ -293,7 +316,7 @@ func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
 		err = errors.New("no matching NodeSelectorTerms")
 	}
 	if err != nil {
-		return &setupError{stepAffinity, err}
+		return &setupError{step, err}
 	}
 	return nil
 }
@@ -327,6 +350,9 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 		return []any{&world.MountNFS{Server: b.Server, Export: b.Export, Path: b.path(pod.Dir),
 			ReadOnly: b.ReadOnly, Options: b.Options}}, nil
 	default:
+		if b.Block {
+			return v.deviceSteps(b, pod)
+		}
 		return v.localSteps(b, pod)
 	}
 }
@@ -387,7 +413,7 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 		return ""
 	}
 	switch b := v.Backing; {
-	case world.CallName(body) == "ShareWithGroup":
+	case world.CallName(body) == "ShareWithGroup", world.CallName(body) == "MakeLink":
 		return ""
 	case b.Plugin == NFSPlugin:
 		return b.path(dir) // an export is mounted by many pods, and none waits for another one
@@ -397,10 +423,11 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 }
 
 // Measured returns how the usage of a volume that is set up is measured: by the path of its file
-// system, or by its CSI driver. Neither: it is not measured, as a hostPath.
+// system, or by its CSI driver. Neither: it is not measured, as a hostPath, or the device of a
+// local volume.
 func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
 	v := s.find(name)
-	if v == nil || !v.Ready || v.Backing == nil {
+	if v == nil || !v.Ready || v.Backing == nil || v.Backing.Block {
 		return "", nil
 	}
 	switch v.Backing.Plugin {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ type volumeModel struct {
 	claims  map[string]*v1.PersistentVolumeClaim // by namespace/name, the last state
 	volumes map[string]*v1.PersistentVolume      // by name, the last state
 	mounts  []mounted                            // oldest first
+	held    map[string]bool                      // the paths of the devices that are kept open
 }
 
 // mounted is an entry of the mount table.
@@ -46,8 +48,15 @@ func (o *volumeModel) apply(f *truth.Fact) {
 				break
 			}
 		}
+	case truth.DeviceHeld:
+		if o.held == nil {
+			o.held = map[string]bool{}
+		}
+		o.held[f.Path] = true
+	case truth.DeviceReleased:
+		delete(o.held, f.Path)
 	case truth.PowerLost:
-		o.mounts = nil
+		o.mounts, o.held = nil, nil
 	case truth.ObjectCreated, truth.ObjectUpdated:
 		o.applyObject(f.Write)
 	}
@@ -89,7 +98,7 @@ func (o *volumeModel) lookup(p string) place {
 }
 
 // unsettledDevices returns the devices of local volumes that are mounted although nothing of them
-// is mounted for a pod.
+// is mounted for a pod, and what is left of those that containers had.
 func (m *model) unsettledDevices() []string {
 	var lines []string
 	dir := path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
@@ -100,6 +109,38 @@ func (m *model) unsettledDevices() []string {
 		}) {
 			lines = append(lines, fmt.Sprintf("%s is mounted at %s, and no pod has it", device.source,
 				device.path))
+		}
+	}
+	return append(lines, m.unsettledBlocks()...)
+}
+
+// unsettledBlocks returns which devices are bound, or kept open, for pods that are not desired, and
+// the files that are left of that.
+func (m *model) unsettledBlocks() []string {
+	var lines []string
+	isLeft := func(at string) bool {
+		uid, _ := boundDevice(m, at)
+		return uid != "" && (m.pods[uid] == nil || m.pods[uid].spec == nil)
+	}
+	for i := range m.volumes.mounts {
+		if at := m.volumes.mounts[i].path; isWithin(at, m.localBlocks()) && isLeft(at) {
+			lines = append(lines, fmt.Sprintf("no pod has the device that is bound to %s", at))
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(m.volumes.held)) {
+		if isLeft(at) {
+			lines = append(lines, fmt.Sprintf("no pod has the device that is kept open at %s", at))
+		}
+	}
+	if m.opts.ListFiles == nil {
+		return lines
+	}
+	for volume := range m.opts.ListFiles(m.localBlocks()) {
+		dir := m.localBlocks() + "/" + volume.Name
+		for file := range m.opts.ListFiles(dir) {
+			if isLeft(dir + "/" + file.Name) {
+				lines = append(lines, fmt.Sprintf("no pod needs %s/%s", dir, file.Name))
+			}
 		}
 	}
 	return lines
