@@ -3060,7 +3060,7 @@ var mutants = []mutant{
 		file:     "core/devicemount/blocks.go",
 		old:      "for _, entry := range listed.Entries {\n\t\t\tb.note(entry.Name, s.Dirs[0])",
 		new:      "for range listed.Entries {\n\t\t\tb.noteVolume(s.Dirs[0])",
-		scenario: "block", seeds: "1-300",
+		scenario: "block", seeds: "1-20",
 	},
 	{
 		name:     "a device of a local volume is taken from a pod that needs it",

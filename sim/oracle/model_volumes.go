@@ -2,7 +2,6 @@ package oracle
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -112,38 +111,6 @@ func (m *model) unsettledDevices() []string {
 		}
 	}
 	return append(lines, m.unsettledBlocks()...)
-}
-
-// unsettledBlocks returns which devices are bound, or kept open, for pods that are not desired, and
-// the files that are left of that.
-func (m *model) unsettledBlocks() []string {
-	var lines []string
-	isLeft := func(at string) bool {
-		uid, _ := boundDevice(m, at)
-		return uid != "" && (m.pods[uid] == nil || m.pods[uid].spec == nil)
-	}
-	for i := range m.volumes.mounts {
-		if at := m.volumes.mounts[i].path; isWithin(at, m.localBlocks()) && isLeft(at) {
-			lines = append(lines, fmt.Sprintf("no pod has the device that is bound to %s", at))
-		}
-	}
-	for _, at := range slices.Sorted(maps.Keys(m.volumes.held)) {
-		if isLeft(at) {
-			lines = append(lines, fmt.Sprintf("no pod has the device that is kept open at %s", at))
-		}
-	}
-	if m.opts.ListFiles == nil {
-		return lines
-	}
-	for volume := range m.opts.ListFiles(m.localBlocks()) {
-		dir := m.localBlocks() + "/" + volume.Name
-		for file := range m.opts.ListFiles(dir) {
-			if isLeft(dir + "/" + file.Name) {
-				lines = append(lines, fmt.Sprintf("no pod needs %s/%s", dir, file.Name))
-			}
-		}
-	}
-	return lines
 }
 
 // backing is what a volume of a pod is to be mounted from.

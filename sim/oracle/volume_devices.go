@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -200,3 +202,48 @@ func (m *model) findWrongDevice(p *pod, named *v1.VolumeDevice,
 	}
 	return nil
 }
+
+// unsettledBlocks returns which devices are bound, or kept open, for pods that are not desired, or
+// that have ended, and the files and links that are left of that.
+func (m *model) unsettledBlocks() []string {
+	var lines []string
+	isLeft := func(at string) bool {
+		uid, _ := boundDevice(m, at)
+		p := m.pods[uid]
+		return uid != "" && (p == nil || p.spec == nil || isWithin(at, m.localBlocks()) && p.hasEnded())
+	}
+	for i := range m.volumes.mounts {
+		if at := m.volumes.mounts[i].path; isWithin(at, m.localBlocks()) && isLeft(at) {
+			lines = append(lines, fmt.Sprintf("no pod has the device that is bound to %s", at))
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(m.volumes.held)) {
+		if isLeft(at) {
+			lines = append(lines, fmt.Sprintf("no pod has the device that is kept open at %s", at))
+		}
+	}
+	if m.opts.ListFiles == nil {
+		return lines
+	}
+	for volume := range m.opts.ListFiles(m.localBlocks()) {
+		dir := m.localBlocks() + "/" + volume.Name
+		for file := range m.opts.ListFiles(dir) {
+			if isLeft(dir + "/" + file.Name) {
+				lines = append(lines, fmt.Sprintf("no pod needs %s/%s", dir, file.Name))
+			}
+		}
+	}
+	for _, p := range m.podsInOrder {
+		dir := m.opts.PodsDir + "/" + p.uid + "/volumeDevices/kubernetes.io~local-volume"
+		if p.spec == nil || !p.hasEnded() {
+			continue // what is left of the directory of a pod that is not desired is reported before
+		}
+		for link := range m.opts.ListFiles(dir) {
+			lines = append(lines, fmt.Sprintf("pod %s has ended, and %s/%s is left", p, dir, link.Name))
+		}
+	}
+	return lines
+}
+
+// hasEnded reports whether the pod is in a terminal phase at the API server, and nothing of it runs.
+func (p *pod) hasEnded() bool { return !p.terminalAt.IsZero() && p.liveContainers == 0 }

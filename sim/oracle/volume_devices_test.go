@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -143,5 +144,9 @@ func TestUnsettledBlocks(t *testing.T) {
 	m.pods["u1"] = &pod{spec: &v1.Pod{}}
 	if got := m.unsettledBlocks(); len(got) > 0 {
 		t.Errorf("%v for a pod that is desired", got)
+	}
+	m.pods["u1"].terminalAt = time.Unix(1, 0)
+	if got := m.unsettledBlocks(); len(got) != 2 {
+		t.Errorf("%v for a pod that has ended", got)
 	}
 }
