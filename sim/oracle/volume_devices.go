@@ -210,7 +210,8 @@ func (m *model) unsettledBlocks() []string {
 	isLeft := func(at string) bool {
 		uid, _ := boundDevice(m, at)
 		p := m.pods[uid]
-		return uid != "" && (p == nil || p.spec == nil || isWithin(at, m.localBlocks()) && p.hasEnded())
+		return uid != "" &&
+			(p == nil || p.spec == nil || isWithin(at, m.localBlocks()) && p.hasEnded())
 	}
 	for i := range m.volumes.mounts {
 		if at := m.volumes.mounts[i].path; isWithin(at, m.localBlocks()) && isLeft(at) {
@@ -245,5 +246,5 @@ func (m *model) unsettledBlocks() []string {
 	return lines
 }
 
-// hasEnded reports whether the pod is in a terminal phase at the API server, and nothing of it runs.
+// hasEnded reports whether the pod is in a terminal phase at the API server and nothing of it runs.
 func (p *pod) hasEnded() bool { return !p.terminalAt.IsZero() && p.liveContainers == 0 }
