@@ -18,10 +18,12 @@ const blocksDir = "/var/lib/kubelet/plugins/kubernetes.io~local-volume/volumeDev
 // deviceNode is a node with a disk on which the device of a local volume can be bound.
 type deviceNode struct {
 	*fakeNode
-	bound   []string // paths
-	fails   string   // a call that fails
-	calls   []string // of devices
-	devices []*runtimeapi.Device
+	bound []string // paths
+	fails string   // a call that fails
+	// unmounted is set if nothing is mounted at the paths.
+	unmounted bool
+	calls     []string // of devices
+	devices   []*runtimeapi.Device
 }
 
 // bootWithDevice returns a node with a pod that has the device of the local volume pv.
@@ -79,6 +81,9 @@ func (n *deviceNode) answerDevices(effect any) any {
 	case *world.ListMounts:
 		listed := &world.MountsListed{}
 		for _, b := range n.bound {
+			if n.unmounted {
+				break
+			}
 			listed.Mounts = append(listed.Mounts, world.Mount{Path: b})
 		}
 		return listed
@@ -192,6 +197,18 @@ func TestLocalDeviceOfEarlierAgent(t *testing.T) {
 		if n.apiServer.objects["default/web"] != nil {
 			t.Error("the pod is left")
 		}
+	}
+}
+
+// After a loss of power nothing is mounted, and the directory of a pod that has gone is left with
+// the file to which its device was bound.
+func TestFileOfLocalDeviceOfOrphan(t *testing.T) {
+	n := &deviceNode{fakeNode: newNode(nil), bound: []string{blocksDir + "/pv/u1"}, unmounted: true}
+	n.apiServer, n.answer, n.podDirs = newServer(), n.answerDevices, []string{"u1"}
+	n.restart()
+	n.advance(5 * time.Minute)
+	if len(n.bound) > 0 {
+		t.Errorf("left: %v, after %v", n.bound, n.calls)
 	}
 }
 

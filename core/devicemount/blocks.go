@@ -149,6 +149,10 @@ func (b *Blocks) NoteMounts(mounts []world.Mount, enqueuePod func(uid string)) {
 	}
 }
 
+// NoteOrphan records that a pod has left a directory, so that it may have left the file of a device
+// as well: a loss of power can undo the latest removals.
+func (b *Blocks) NoteOrphan() { b.Search.Wanted = b.Search.Wanted || !b.Search.Complete }
+
 // enqueueWaiting plans the pods that have waited for a part of the search.
 func (b *Blocks) enqueueWaiting(enqueuePod func(uid string)) {
 	waiting := b.Search.Waiting
