@@ -145,7 +145,7 @@ var mutants = []mutant{
 		file:     "core/pod/removed_run.go",
 		old:      "if removed.IsNewerThan(c) && removed.Exited != nil &&",
 		new:      "if removed.IsNewerThan(c) && removed.Exited != nil && name == \"\" &&",
-		scenario: "storage-mix", seeds: "130-140",
+		scenario: "storage-mix", plan: "completed-ran-again-without-record.yaml",
 	},
 	{
 		// It may run, or never end.
