@@ -85,6 +85,7 @@ type State struct {
 	Allocation   allocation.Store        `json:"allocation"`
 	Housekeeping housekeeping.Cleanup    `json:"housekeeping"`
 	Devices      devicemount.Devices     `json:"devices"` // of local volumes
+	Blocks       devicemount.Blocks      `json:"blocks"`  // devices of local volumes for containers
 	LogRotation  logs.Rotation           `json:"logRotation"`
 	LogLinks     logs.Links              `json:"logLinks"`
 	Pods         map[string]*pod.Pod     `json:"pods"` // by UID
@@ -177,6 +178,7 @@ func New(o Options) *Agent {
 		VolumeStats: volumestats.Stats{Period: c.VolumeStatsAggPeriod.Duration,
 			Health: config.VolumeHealthEnabled(c)},
 		Devices: devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
+		Blocks:  devicemount.Blocks{Dir: criconfig.BlocksDir(root), PodsDir: root + "/pods"},
 		Images: image.Store{Limits: image.LimitsFromConfig(c),
 			Node: credentials.Node{Settings: o.Credentials},
 			Records: pullrecord.Store{Settings: pullRecordSettings(c),

@@ -5,6 +5,7 @@ import (
 
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/pod"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -29,6 +30,8 @@ func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
 func (a *Agent) planCleanup(key timer.Key) time.Time {
 	s := &a.state
 	switch {
+	case key == devicemount.BlocksOwner: // those of pods that have ended need no list
+		return s.Blocks.Plan(a.blocksEnv())
 	case !a.hasListedEverything() || !a.hasListedExistingPods():
 		return time.Time{}
 	case key == devicemount.Owner:
@@ -50,4 +53,46 @@ func (a *Agent) needsDevice(volume string) bool {
 		}
 	}
 	return false
+}
+
+// podDevices returns where pods find the devices of local volumes that containers get. Without an
+// API server there are no claims.
+func (a *Agent) podDevices() pod.Devices {
+	if !a.state.HasAPIServer {
+		return pod.Devices{}
+	}
+	return pod.Devices{Blocks: &a.state.Blocks, Enqueue: a.enqueueBlocks}
+}
+
+// enqueueBlocks plans these devices, if there is anything to plan.
+func (a *Agent) enqueueBlocks() {
+	if a.state.Blocks.IsActive() {
+		a.queue.enqueue(devicemount.BlocksOwner)
+	}
+}
+
+func (a *Agent) blocksEnv() *devicemount.BlocksEnv {
+	return &devicemount.BlocksEnv{Effects: &a.effects,
+		CleansUp:   a.hasListedEverything() && a.hasListedExistingPods(),
+		IsKnownPod: a.housekeepingEnv().IsKnownPod, EnqueuePod: a.enqueueKnownPod}
+}
+
+// handleDeviceCompletion handles the completion of an operation on devices of local volumes.
+func (a *Agent) handleDeviceCompletion(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	if r.Owner == devicemount.BlocksOwner {
+		s.Blocks.HandleCompletion(id, r, ev, a.blocksEnv())
+		return
+	}
+	if listed, isTable := ev.Body.(*world.MountsListed); isTable && ev.Err == nil && s.HasAPIServer {
+		s.Blocks.NoteMounts(listed.Mounts, a.enqueueKnownPod)
+		a.enqueueBlocks()
+	}
+	s.Devices.HandleCompletion(r, ev, &a.effects)
+}
+
+// holdsVolumes reports whether something outside of the directory of a pod is, or may be, set up
+// for it, which the directory names.
+func (a *Agent) holdsVolumes(uid string) bool {
+	return a.state.CSI.HoldsPod(uid) || a.state.HasAPIServer && a.state.Blocks.Holds(uid)
 }

@@ -102,7 +102,7 @@
 //	plugins       the plugins of the node, which register by sockets
 //	logs          log rotation, and dangling links to logs
 //	housekeeping  orphaned directories and cgroups
-//	devicemount   the devices of local volumes that no pod uses
+//	devicemount   the devices of local volumes: mounted for pods that have gone, bound for containers
 //	containergc   the event that the collection of containers keeps failing
 //	config        the configuration file
 //	document      strict decoding of one YAML or JSON document

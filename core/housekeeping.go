@@ -27,7 +27,7 @@ func (a *Agent) housekeepingEnv() housekeeping.Env {
 			}
 			return a.isKnownPod(uid) || a.isSetAside(uid) || awaiting[uid]
 		},
-		HasVolumes: a.state.CSI.HoldsPod,
+		HasVolumes: a.holdsVolumes,
 		MayOwnCgroup: func(uid string) bool {
 			if cgroups == nil {
 				cgroups = map[string]bool{}
@@ -77,4 +77,8 @@ func (a *Agent) handleHousekeepingCompletion(r op.Record, ev world.Event) {
 		}
 	}
 	a.state.Housekeeping.HandleCompletion(r, ev, a.housekeepingEnv(), &a.effects)
+	if r.Call == "Unmount" && a.state.HasAPIServer { // of the directory of a pod that is not known
+		a.state.Blocks.NoteOrphan()
+		a.enqueueBlocks()
+	}
 }

@@ -85,6 +85,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 	a.queue.enqueue(shutdown.Owner)
 	a.queue.enqueue(housekeeping.Owner)
 	a.queue.enqueue(devicemount.Owner)
+	a.enqueueBlocks()
 	a.queue.enqueue(logs.Owner)
 	a.queue.enqueue(logs.LinksOwner)
 }
@@ -141,6 +142,7 @@ func (a *Agent) removePod(p *pod.Pod) {
 	a.endEviction(p.UID)
 	a.activeInLoop.forget()
 	delete(a.state.Pods, p.UID)
+	a.enqueueBlocks() // the pod is known no more
 	a.state.Images.Node.ForgetPod(p.UID)
 	delete(a.shares, p.UID)
 	a.dropShare(p.UID)
@@ -268,6 +270,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			CSI: pod.CSI{Node: &a.state.CSI, Enqueue: func(name string) {
 				a.queue.enqueue(csi.VolumeKey(name))
 			}},
+			Devices: a.podDevices(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
 			MustWaitForTier:      a.mustWaitForTier,
 			ObjectOwner:          a.objectOwner,

@@ -193,7 +193,7 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	case housekeeping.Owner.Component:
 		a.handleHousekeepingCompletion(r, ev)
 	case devicemount.Owner.Component:
-		s.Devices.HandleCompletion(r, ev, &a.effects)
+		a.handleDeviceCompletion(id, r, ev)
 	case poddirs.Owner.Component:
 		a.handlePodDirsCompletion(ev)
 	case qos.Owner.Component:

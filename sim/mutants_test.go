@@ -145,7 +145,7 @@ var mutants = []mutant{
 		file:     "core/pod/removed_run.go",
 		old:      "if removed.IsNewerThan(c) && removed.Exited != nil &&",
 		new:      "if removed.IsNewerThan(c) && removed.Exited != nil && name == \"\" &&",
-		scenario: "storage-mix", seeds: "130-140",
+		scenario: "storage-mix", plan: "completed-ran-again-without-record.yaml",
 	},
 	{
 		// It may run, or never end.
@@ -3047,6 +3047,34 @@ var mutants = []mutant{
 		file:     "core/csi/block.go",
 		old:      "	case p.Held:\n",
 		new:      "	case p.Held || p.Bound:\n",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "nothing holds the device of a local volume",
+		file:     "core/volume/device.go",
+		old:      "return append(steps, bind, &world.HoldDevice{Path: bound},",
+		new:      "return append(steps, bind, &world.StatPath{Path: bound},",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "the directory of a pod goes while a device is bound for the pod",
+		file:     "core/pod/volumes.go",
+		old:      "if waitsForDriver || waitsForDevice {",
+		new:      "if waitsForDriver || waitsForDevice && p.UID == \"\" {",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "a device of a local volume stays bound that an earlier agent has bound",
+		file:     "core/devicemount/blocks.go",
+		old:      "for _, entry := range listed.Entries {\n\t\t\tb.note(entry.Name, s.Dirs[0])",
+		new:      "for range listed.Entries {\n\t\t\tb.noteVolume(s.Dirs[0])",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "a device of a local volume is taken from a pod that needs it",
+		file:     "core/devicemount/blocks.go",
+		old:      "return !bound.Released && (!env.CleansUp || env.IsKnownPod(uid))",
+		new:      "return !bound.Released && !env.CleansUp",
 		scenario: "block", seeds: "1-20",
 	},
 	{

@@ -49,10 +49,12 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		MemoryBytes: node.MemoryBytes(), Pressure: oraclePressure(node, kubelet),
 		NodeUsage:       func() world.NodeMeasured { return r.host.Measure() },
 		ContainerMemory: func(id string) int64 { return r.runtime.ContainerMemory(id) },
-		IsDeviceHeld:    func(path string) bool { return r.disk.IsHeld(path) },
 		Exists:          func(path string) bool { return r.disk.Exists(path) },
 		DeviceAt: func(path string) (string, bool) {
 			at, isMounted := r.disk.MountedAt(path)
+			if at.FSType != disk.NodeFSType { // a device of the node itself
+				return at.Root, isMounted
+			}
 			return at.Source, isMounted
 		},
 		Filesystem: r.filesystem,

@@ -14,6 +14,12 @@ func (n *Node) PodDir(uid string) string { return n.PodsDir + "/" + uid }
 // are mounted, each once for all pods. It is the kubelet's.
 func DevicesDir(root string) string { return root + "/plugins/kubernetes.io/local-volume/mounts" }
 
+// BlocksDir returns the directory below the kubelet's root in which local volumes of volumeMode
+// Block have a directory each, with the devices of all pods. It is the kubelet's.
+func BlocksDir(root string) string {
+	return root + "/plugins/kubernetes.io~local-volume/volumeDevices"
+}
+
 // PodLogDir returns the directory of the logs of a pod, with one directory for each container.
 func (n *Node) PodLogDir(namespace, name, uid string) string {
 	return n.LogsDir + "/" + namespace + "_" + name + "_" + uid

@@ -6,6 +6,9 @@
 // the end of a pod, then one unmount at a time. A device is in use while a file system of it is
 // mounted for a pod, or a known pod has its volume. Like housekeeping, nothing is unmounted before
 // all sources and the runtime were listed. Start reading at Devices.Plan.
+//
+// The devices that containers get themselves, of volumes of volumeMode Block, are bound for each
+// pod and taken away for each: blocks.go. Start reading at Blocks.Plan.
 package devicemount
 
 import (

@@ -34,7 +34,8 @@ func (p *Pod) recordVolumeFailures(env *Env) {
 	case failures > 0 && reported != p.Storage.ReportedFailure:
 		p.Storage.ReportedFailure = reported
 		reason := reasonFailedMount
-		if strings.HasPrefix(failure, "MapVolume.") {
+		if strings.HasPrefix(failure, "MapVolume.") &&
+			!strings.HasPrefix(failure, "MapVolume.NodeAffinity") { // as the kubelet
 			reason = reasonFailedMap
 		}
 		p.recordEvent(env, "", warning, reason, "%s", failure)
@@ -70,11 +71,15 @@ func (p *Pod) volumeView(env *Env) *volume.Pod {
 		MemoryBytes: env.Node.Allocatable[v1.ResourceMemory],
 		Value:       p.criPod(env).DownwardAPIFile,
 		DevicesDir:  criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
+		BlocksDir:   criconfig.BlocksDir(path.Dir(env.Node.PodsDir)),
 		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
 			p.countVolumeOperation(v, VolumeMount, took, failed, env)
 		},
 		Node:   func() (*v1.Node, bool) { return nodeObject(env) },
 		Shared: func(u csi.Use) volume.Shared { return p.sharedVolume(u, env) },
+	}
+	if env.Devices.Blocks != nil {
+		view.UseDevice = func(volume string) { env.Devices.Blocks.Use(p.UID, volume) }
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent

@@ -319,7 +319,8 @@ func (p *Pod) HasFreedDisk() bool {
 }
 
 // stepAfterShared is the step of releaseVolumes before which volumes of CSI drivers are
-// unpublished: their subpaths are unmounted, and nothing else has touched them.
+// unpublished, and devices taken from the pod: their subpaths are unmounted, and nothing else has
+// touched them.
 const stepAfterShared = 1
 
 // unmountSteps is the number of steps of releaseVolumes that unmount, which are the first ones.
@@ -344,8 +345,11 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 	if p.NoLongerDesired {
 		left = unmountSteps // removeDirs removes the whole directory
 	}
-	if p.Storage.ReleaseSteps == stepAfterShared && p.releaseShared(env) {
-		return true // each volume that is unpublished has the pod planned
+	if p.Storage.ReleaseSteps == stepAfterShared {
+		waitsForDriver, waitsForDevice := p.releaseShared(env), p.releaseDevices(env)
+		if waitsForDriver || waitsForDevice {
+			return true // each volume that is unpublished, or device that is taken, has the pod planned
+		}
 	}
 	if p.Storage.ReleaseSteps >= left {
 		return false

@@ -14,6 +14,7 @@ import (
 
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/csi"
+	"seedlet.dev/core/devicemount"
 	"seedlet.dev/world"
 )
 
@@ -42,6 +43,8 @@ type Backing struct {
 	OnePod bool `json:"onePod,omitempty"`
 	// Group is the group of the files of a persistent volume, which its annotation names; zero: none.
 	Group int64 `json:"group,omitempty"`
+	// Block is set for a local volume whose device containers get.
+	Block bool `json:"block,omitempty"`
 }
 
 // Place is where a volume is on the node.
@@ -76,14 +79,28 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 func (b *Backing) place(dir string) Place {
 	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
 		OfNode:  b.Plugin == HostPathPlugin,
-		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin || b.Relabel),
-		Block:   b.CSI != nil && b.CSI.Block}
+		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin && !b.Block || b.Relabel),
+		Block:   b.Block || b.CSI != nil && b.CSI.Block}
 }
 
-// IsBackedBy reports whether a persistent volume backs a volume of the pod.
+// IsBackedBy reports whether a local volume, whose file system is mounted, backs a volume of the
+// pod.
 func (s *Set) IsBackedBy(persistentVolume string) bool {
 	return slices.ContainsFunc(s.Volumes, func(v Volume) bool {
-		return v.Backing != nil && v.Backing.Plugin == LocalPlugin && v.Backing.Name == persistentVolume
+		return v.Backing != nil && v.Backing.Plugin == LocalPlugin && !v.Backing.Block &&
+			v.Backing.Name == persistentVolume
+	})
+}
+
+// MayHaveDevice reports whether a container of the pod may have the device of a local volume: one
+// of a volume whose backing is not known, or is that.
+func (s *Set) MayHaveDevice(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(spec v1.Volume) bool {
+		if claim.Name(pod, &spec) == "" || !claim.UseOf(pod, spec.Name).Device {
+			return false
+		}
+		v := s.find(spec.Name)
+		return v == nil || v.Backing == nil || v.Backing.Block
 	})
 }
 
@@ -99,9 +116,12 @@ func (b *Backing) path(dir string) string {
 			return csi.DevicePath(dir, b.Name)
 		}
 		return csi.PublishedPath(dir, b.Name)
-	default:
-		return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
+	case LocalPlugin:
+		if b.Block {
+			return devicemount.LinkPath(dir, b.Name)
+		}
 	}
+	return dir + "/volumes/kubernetes.io~local-volume/" + b.Name
 }
 
 // IsBacked reports whether a volume is backed by storage that has to be found or mounted, or cannot
@@ -122,6 +142,10 @@ func (e *setupError) Error() string { return e.err.Error() }
 const (
 	stepProcess  = "process" // no step: the volume was not found
 	stepAffinity = "MountVolume.NodeAffinity check"
+	stepAffine   = "MapVolume.NodeAffinity check" // of a block volume
+	stepResolve  = "MapVolume.EvalHostSymlinks"   // of a local volume's device
+	stepMap      = "MapVolume.MapBlockVolume"     // the same
+	stepMapAlone = "MapVolume.SetUpDevice"        // the same, if one pod alone may have it
 	stepInit     = "MountVolume.NewMounter initialization"
 	stepOptions  = "MountVolume.MountOptionSupport check"
 	stepDevice   = "MountVolume.MountDevice"
@@ -167,7 +191,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		return b, true, err
 	}
 	switch source := &volume.Spec; {
-	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil:
+	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil && source.Local == nil:
 		return b, true, noDevice(volume)
 	case source.HostPath != nil:
 		b = Backing{Plugin: HostPathPlugin, Source: source.HostPath.Path}
@@ -176,6 +200,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		}
 	case source.Local != nil:
 		b = Backing{Plugin: LocalPlugin, Source: source.Local.Path, FSType: fsTypeDefault,
+			Block: r.Mode == v1.PersistentVolumeBlock,
 			OnePod: slices.Equal(source.AccessModes,
 				[]v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod})}
 		if source.Local.FSType != nil {
@@ -192,7 +217,10 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	}
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
 	b.Group = groupOf(r.Volume)
-	return b, true, p.checkAffinity(volume)
+	if r.Mode == v1.PersistentVolumeBlock {
+		return b, true, p.checkAffinity(volume, stepAffine)
+	}
+	return b, true, p.checkAffinity(volume, stepAffinity)
 }
 
 // groupAnnotation names the group that the files of a persistent volume have, and that the
@@ -260,13 +288,8 @@ func noPlugin(name string) error {
 		"failed to get Plugin from volumeSpec for volume %q err=no volume plugin matched", name)}
 }
 
-// noDevice returns the error of a block volume that is not of a CSI driver. The kubelet has devices
-// of local volumes as well.
+// noDevice returns the error of a block volume of a kind that has no devices.
 func noDevice(volume *v1.PersistentVolume) error {
-	if volume.Spec.Local != nil {
-		return &setupError{stepProcess, fmt.Errorf(
-			"volume %q is a local volume of volumeMode Block, which is not supported", volume.Name)}
-	}
 	return &setupError{stepProcess, fmt.Errorf("MapVolume.FindMapperPluginBySpec failed for volume "+
 		"%q : its kind has no volumeMode Block", volume.Name)}
 }
@@ -298,15 +321,15 @@ func mountOptions(volume *v1.PersistentVolume) []string {
 	return slices.Compact(options)
 }
 
-// checkAffinity returns an error if a persistent volume is not for the node.
-func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
+// checkAffinity returns an error of a step if a persistent volume is not for the node.
+func (p *Pod) checkAffinity(volume *v1.PersistentVolume, step string) error {
 	affinity := volume.Spec.NodeAffinity
 	if affinity == nil || affinity.Required == nil {
 		return nil
 	}
 	node, known := p.Node()
 	if !known { // nothing plans the pod again when it is
-		return &setupError{stepAffinity, errors.New("the Node was not read yet")}
+		return &setupError{step, errors.New("the Node was not read yet")}
 	}
 	labeled := &v1.Node{} // the kubelet looks at labels alone
 	if node != nil {
@@ -317,7 +340,7 @@ func (p *Pod) checkAffinity(volume *v1.PersistentVolume) error {
 		err = errors.New("no matching NodeSelectorTerms")
 	}
 	if err != nil {
-		return &setupError{stepAffinity, err}
+		return &setupError{step, err}
 	}
 	return nil
 }
@@ -348,6 +371,9 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 		return []any{&world.MountNFS{Server: b.Server, Export: b.Export, Path: b.path(pod.Dir),
 			ReadOnly: b.ReadOnly, Options: b.Options}}, nil
 	default:
+		if b.Block {
+			return v.deviceSteps(b, pod)
+		}
 		return v.localSteps(b, pod)
 	}
 }
@@ -408,7 +434,7 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 		return ""
 	}
 	switch b := v.Backing; {
-	case world.CallName(body) == "ShareWithGroup":
+	case world.CallName(body) == "ShareWithGroup", world.CallName(body) == "MakeLink":
 		return ""
 	case b.Plugin == NFSPlugin:
 		return b.path(dir) // an export is mounted by many pods, and none waits for another one
@@ -418,10 +444,11 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 }
 
 // Measured returns how the usage of a volume that is set up is measured: by the path of its file
-// system, or by its CSI driver. Neither: it is not measured, as a hostPath.
+// system, or by its CSI driver. Neither: it is not measured, as a hostPath, or the device of a
+// local volume.
 func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
 	v := s.find(name)
-	if v == nil || !v.Ready || v.Backing == nil {
+	if v == nil || !v.Ready || v.Backing == nil || v.Backing.Block {
 		return "", nil
 	}
 	switch v.Backing.Plugin {

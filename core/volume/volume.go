@@ -76,6 +76,7 @@ type Pod struct {
 	Spec        *v1.Pod
 	Dir         string // the pod's directory under the agent's root
 	DevicesDir  string // where devices of local volumes are mounted for all pods
+	BlocksDir   string // where devices that containers get have a directory for each volume
 	MemoryBytes int64  // that pods can have of the node
 	// Node returns the Node at the API server, nil if it does not exist, and whether that is known.
 	Node func() (node *v1.Node, known bool)
@@ -88,6 +89,9 @@ type Pod struct {
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
 	// Shared declares that the pod uses a volume of a CSI driver, and returns how far that is.
 	Shared func(csi.Use) Shared
+	// UseDevice declares that the device of a local volume is about to be bound for the pod; nil to
+	// declare nothing.
+	UseDevice func(persistentVolume string)
 	// SetupEnded is called for each set-up of a volume that ends in a plan: HandleCompletion returns
 	// the failures of operations. Nil to count nothing.
 	SetupEnded func(spec *v1.Volume, took time.Duration, failed bool)
@@ -449,8 +453,11 @@ func (s *Set) HandleCompletion(name, call string,
 			problem = inUseElsewhere
 		}
 		took = v.recordFailure(problem, ev.Time)
-		if call == "MountDevice" {
+		switch {
+		case call == "MountDevice":
 			v.FailedStep = stepDevice
+		case v.Backing != nil && v.Backing.Block:
+			v.FailedStep = v.failedMapStep(call)
 		}
 		return took, true
 	}

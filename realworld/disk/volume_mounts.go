@@ -79,21 +79,40 @@ func findShared(m *world.BindMount, source *os.File) (*world.Mounted, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := mounter().GetMountRefs(m.Source)
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(source.Fd()), &stat); err != nil {
+		return nil, err
+	}
+	find := func() ([]string, error) { return mounter().GetMountRefs(m.Source) }
+	if stat.Mode&unix.S_IFMT == unix.S_IFBLK {
+		find = func() ([]string, error) { return mountsOfDevice(among, stat.Rdev) }
+	}
+	mounts, err := find()
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range mounts {
-		if !strings.HasPrefix(path, among+"/") {
-			continue
+		if strings.HasPrefix(path, among+"/") {
+			return &world.Mounted{Shared: true, GID: int64(stat.Gid)}, nil
 		}
-		var stat unix.Stat_t
-		if err := unix.Fstat(int(source.Fd()), &stat); err != nil {
-			return nil, err
-		}
-		return &world.Mounted{Shared: true, GID: int64(stat.Gid)}, nil
 	}
 	return &world.Mounted{}, nil
+}
+
+// mountsOfDevice returns the paths below a directory to which a block device is bound. GetMountRefs
+// does not find them where the root file system is mounted after /dev, as by an initramfs: it takes
+// the last mount in whose directory the device is.
+func mountsOfDevice(among string, number uint64) ([]string, error) {
+	table, err := mountTable(among)
+	var paths []string
+	for _, m := range table {
+		var stat unix.Stat_t
+		if unix.Lstat(m.Mountpoint, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFBLK &&
+			stat.Rdev == number {
+			paths = append(paths, m.Mountpoint)
+		}
+	}
+	return paths, err
 }
 
 // mountDevice mounts the file system of a block device, and formats a device without any.

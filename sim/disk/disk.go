@@ -177,7 +177,7 @@ func (d *Disk) executeChange(call *wire.Call) {
 	case *world.HoldDevice:
 		d.holdDevice(call, req)
 	case *world.ReleaseDevice:
-		delete(d.held, path.Clean(req.Path))
+		d.releaseDevice(path.Clean(req.Path), "")
 		d.complete(call, nil)
 	default:
 		panic("disk: unknown call: " + call.Name)

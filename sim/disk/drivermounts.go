@@ -177,11 +177,17 @@ func (d *Disk) holdDevice(call *wire.Call, req *world.HoldDevice) {
 		err = notFound(call.Name, req.Path)
 	case at.node.kind != world.PathBlockDevice:
 		err = world.Errorf(world.KindInvalid, call.Name, "%s is no block device", req.Path)
-	default:
+	case !d.held[at.path]:
 		d.held[at.path] = true
+		d.recordFact(truth.DeviceHeld, at.path, "")
 	}
 	d.complete(call, err)
 }
 
-// IsHeld reports whether the device at a path is kept open.
-func (d *Disk) IsHeld(p string) bool { return d.held[path.Clean(p)] }
+// releaseDevice ends that the device at a path is kept open, if it is.
+func (d *Disk) releaseDevice(p, cause string) {
+	if d.held[p] {
+		delete(d.held, p)
+		d.recordFact(truth.DeviceReleased, p, cause)
+	}
+}

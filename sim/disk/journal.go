@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"seedlet.dev/sim/truth"
@@ -83,7 +85,9 @@ func (d *Disk) LosePower() {
 		d.recordFact(truth.Unmounted, m.path, truth.CauseReboot)
 	}
 	d.mounts = nil
-	clear(d.held)
+	for _, p := range slices.Sorted(maps.Keys(d.held)) {
+		d.releaseDevice(p, truth.CauseReboot)
+	}
 	j := &d.journal
 	for len(j.entries) > 0 && d.now().Sub(j.entries[0].at) >= writebackDelay {
 		j.entries = j.entries[1:]

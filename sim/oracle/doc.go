@@ -58,9 +58,9 @@
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
 //	               resize-admission, resize-records
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
-//	               volume-read-only, ephemeral-claims
+//	               volume-read-only, ephemeral-claims; devices of block volumes: devices
 //	csi_*.go       volumes of CSI drivers, with model_csi.go: csi-volumes, csi-data, csi-order,
-//	               csi-calls, csi-release, csi-stats, csi-devices, csi-expand, csi-content,
+//	               csi-calls, csi-release, csi-stats, csi-expand, csi-content,
 //	               csi-republish
 //	api_*.go       writes to the API server: api-terminal-phase, api-terminal-stopped,
 //	               api-identity, api-deletion, transitions, dates, heartbeat, events,

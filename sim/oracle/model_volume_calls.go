@@ -129,6 +129,9 @@ func (p *pod) holdsVolumes(now time.Time) bool {
 	m := p.model
 	isOfPod := func(target string) bool { return m.podOfTarget(target) == p }
 	return m.volumes.countMountsBelow(m.opts.PodsDir+"/"+p.uid) > 0 ||
+		slices.ContainsFunc(m.volumes.mounts, func(at mounted) bool {
+			return isWithin(at.path, m.localBlocks()) && isOfPod(at.path)
+		}) ||
 		slices.ContainsFunc(slices.Sorted(maps.Keys(m.csi.published)), isOfPod) ||
 		slices.ContainsFunc(slices.Sorted(maps.Keys(m.volumeCalls.unpublishing)), isOfPod) ||
 		p.keepsVolume(now, groupBeginBound) || p.awaitsSetUp(now)

@@ -20,6 +20,7 @@ type volumeModel struct {
 	claims  map[string]*v1.PersistentVolumeClaim // by namespace/name, the last state
 	volumes map[string]*v1.PersistentVolume      // by name, the last state
 	mounts  []mounted                            // oldest first
+	held    map[string]bool                      // the paths of the devices that are kept open
 }
 
 // mounted is an entry of the mount table.
@@ -46,8 +47,15 @@ func (o *volumeModel) apply(f *truth.Fact) {
 				break
 			}
 		}
+	case truth.DeviceHeld:
+		if o.held == nil {
+			o.held = map[string]bool{}
+		}
+		o.held[f.Path] = true
+	case truth.DeviceReleased:
+		delete(o.held, f.Path)
 	case truth.PowerLost:
-		o.mounts = nil
+		o.mounts, o.held = nil, nil
 	case truth.ObjectCreated, truth.ObjectUpdated:
 		o.applyObject(f.Write)
 	}
@@ -89,7 +97,7 @@ func (o *volumeModel) lookup(p string) place {
 }
 
 // unsettledDevices returns the devices of local volumes that are mounted although nothing of them
-// is mounted for a pod.
+// is mounted for a pod, and what is left of those that containers had.
 func (m *model) unsettledDevices() []string {
 	var lines []string
 	dir := path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/local-volume/mounts"
@@ -102,7 +110,7 @@ func (m *model) unsettledDevices() []string {
 				device.path))
 		}
 	}
-	return lines
+	return append(lines, m.unsettledBlocks()...)
 }
 
 // backing is what a volume of a pod is to be mounted from.

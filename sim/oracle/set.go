@@ -39,11 +39,9 @@ type Options struct {
 	DiskUsage func(path string) int64 // the bytes below a path; nil: usage is not checked
 	// IsUnmeasurable reports whether a tree is too large to be measured. Nil: none is.
 	IsUnmeasurable func(path string) bool
-	// DeviceAt returns the source of what is mounted at a path, links followed; false if nothing is.
+	// DeviceAt returns the device that is mounted at a path, links followed; false if none is.
 	// Nil: devices are not checked.
-	DeviceAt func(path string) (source string, isMounted bool)
-	// IsDeviceHeld reports whether the device at a path is kept open. Nil: that is not checked.
-	IsDeviceHeld func(path string) bool
+	DeviceAt func(path string) (device string, isMounted bool)
 	// Exists reports whether something is at a path. Nil: everything is.
 	Exists func(path string) bool
 	// ReadFile returns the content of a file, and false if the file does not exist. Nil: content is
@@ -190,7 +188,7 @@ func oracles() []oracle {
 		&nodeShutdown{}, &nodePlugins{},
 		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
-		&csiDevices{}, &csiExpand{}, &csiLimit{},
+		&volumeDevices{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},

@@ -56,6 +56,9 @@ const (
 	Mounted     Kind = "Mounted"     // at Path: To of the file system Source
 	Unmounted   Kind = "Unmounted"   // from Path
 	PowerLost   Kind = "PowerLost"
+
+	DeviceHeld     Kind = "DeviceHeld" // at Path: it is kept open
+	DeviceReleased Kind = "DeviceReleased"
 )
 
 // Kinds of facts about cgroups. Paths are directories below the root of the hierarchy.
@@ -99,7 +102,7 @@ var kinds = []Kind{
 	ShutdownRepeated, ImageRemoved, LayerResized, LayerFreed, SystemOOM,
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
 	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
-	VolumeNotPublished, VolumeExpanded,
+	VolumeNotPublished, VolumeExpanded, DeviceHeld, DeviceReleased,
 }
 
 // Causes of an exit, a kill or a stop.

@@ -190,6 +190,11 @@ func TestMountOfHostPathLocksBoth(t *testing.T) {
 		Path: "/pods/q/volumes/v"}})
 	remove := pathsToLock(world.Effect{Body: &world.RemoveTree{Path: "/pods/p"}})
 	stat := pathsToLock(world.Effect{HostPath: "/mnt/a", Body: &world.StatPath{Path: "/mnt/a"}})
+	hold := pathsToLock(world.Effect{HostPath: "/dev/a", Body: &world.HoldDevice{Path: "/bound/a"}})
+	unmount := pathsToLock(world.Effect{Body: &world.Unmount{Path: "/bound/a"}})
+	if !hold.conflictsWith(unmount) || hold.conflictsWith(remove) {
+		t.Errorf("a device that is kept open: %v, unmount %v", hold, unmount)
+	}
 	if !mount.conflictsWith(remove) || !mount.conflictsWith(other) || !stat.conflictsWith(mount) ||
 		other.conflictsWith(remove) {
 		t.Errorf("mount %v, other %v, remove %v, stat %v", mount, other, remove, stat)

@@ -79,16 +79,14 @@ func changedPath(body any) string {
 		return body.Path
 	case *world.BindSubPath:
 		return body.Target
-	case *world.HoldDevice:
-		return body.Path
 	case *world.ReleaseDevice:
 		return body.Path
 	}
 	return mountPoint(body)
 }
 
-// mountPoint returns the path at which an operation mounts or unmounts a volume; empty if it does
-// neither.
+// mountPoint returns the path at which an operation mounts or unmounts a volume, or keeps a device
+// open; empty if it does neither.
 func mountPoint(body any) string {
 	switch body := body.(type) {
 	case *world.BindMount:
@@ -98,6 +96,8 @@ func mountPoint(body any) string {
 	case *world.MountNFS:
 		return body.Path
 	case *world.Unmount:
+		return body.Path
+	case *world.HoldDevice:
 		return body.Path
 	}
 	return ""

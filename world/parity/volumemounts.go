@@ -23,6 +23,8 @@ var volumeMountCases = []fileCase{
 	{"a device is formatted when it is mounted first", mountsDevice},
 	{"a device without a file system is not formatted read-only", mountsNoBlankReadOnly},
 	{"what is no device is not mounted as one", mountsNoDevice},
+	{"a device is bound for one pod, and kept open", bindsDevice},
+	{"a device of which a path is a link is bound", bindsLinkedDevice},
 }
 
 func (f *folder) bindNode(source, target string, readOnly bool) *world.Mounted {
@@ -157,4 +159,54 @@ func mountsNoDevice(f *folder) {
 	f.mustFail(&world.MountDevice{Device: f.path("absent"), Path: f.path("global"), FSType: "ext4"},
 		world.KindInternal, world.KindNotFound)
 	f.check(f.mountPoints(".") == "", "mounted: %q", f.mountPoints("."))
+}
+
+// bindsDevice does what the agent does with the device of a local volume.
+func bindsDevice(f *folder) {
+	device := f.blockDevice()
+	bound, link := f.path("volumes/pv/a"), f.path("pods/a/pv")
+	defer f.unmount(".")
+	defer f.mustDo(&world.ReleaseDevice{Path: bound})
+	request := func(pod string) *world.BindMount {
+		return &world.BindMount{Source: device, Path: f.path("volumes/pv/" + pod),
+			Among: f.path("volumes/pv"), Exclusive: true}
+	}
+	for range 2 {
+		mustGet[*world.Mounted](f, request("a"))
+		f.mustDo(&world.HoldDevice{Path: bound})
+		f.mustDo(&world.MakeLink{Path: link, Target: bound})
+	}
+	for _, at := range []string{bound, link} {
+		info := mustGet[*world.PathInfo](f, &world.StatPath{Path: at})
+		f.check(info.Kind == world.PathBlockDevice, "%s is a %s", at, info.Kind)
+	}
+	f.mustFail(request("b"), world.KindRefused)
+	f.mustFail(&world.Unmount{Path: bound}, world.KindExhausted)
+	f.mustFail(&world.RemoveTree{Path: f.path("volumes/pv")}, world.KindRefused)
+	f.mustDo(&world.RemoveTree{Path: link})
+	for range 2 {
+		f.mustDo(&world.ReleaseDevice{Path: bound})
+		f.mustDo(&world.Unmount{Path: bound})
+	}
+	info := mustGet[*world.PathInfo](f, &world.StatPath{Path: bound})
+	f.check(info.Kind == world.PathFile && info.Size == 0, "left: %+v", info)
+	mustGet[*world.Mounted](f, request("b"))
+	f.mustFail(&world.HoldDevice{Path: bound}, world.KindInvalid)
+	f.unmount("volumes")
+	f.mustDo(&world.RemoveTree{Path: f.path("volumes/pv")})
+	f.mustFail(&world.HoldDevice{Path: bound}, world.KindNotFound)
+	f.mustDo(&world.ReleaseDevice{Path: bound})
+}
+
+func bindsLinkedDevice(f *folder) {
+	device := f.blockDevice()
+	defer f.unmount(".")
+	f.mustDo(&world.MakeLink{Path: f.path("by-id/disk"), Target: device})
+	mustGet[*world.Mounted](f, &world.BindMount{Source: f.path("by-id/disk"), Path: f.path("pv/a")})
+	f.mustDo(&world.RemoveTree{Path: f.path("by-id")})
+	info := mustGet[*world.PathInfo](f, &world.StatPath{Path: f.path("pv/a")})
+	f.check(info.Kind == world.PathBlockDevice, "bound is a %s", info.Kind)
+	other := &world.BindMount{Source: device, Path: f.path("pv/b"), Among: f.path("pv"),
+		Exclusive: true}
+	f.mustFail(other, world.KindRefused)
 }
