@@ -18,8 +18,9 @@ func withDevice(local string, modes ...v1.PersistentVolumeAccessMode) *Pod {
 	pv.VolumeMode, pv.ClaimRef, pv.AccessModes = &block, &v1.ObjectReference{UID: "c-1"}, modes
 	setObjects(pod, v1.ClaimBound, pv)
 	pod.BlocksDir = "/plugins/blocks"
-	c := &pod.Spec.Spec.Containers[0]
-	c.VolumeMounts, c.VolumeDevices = nil, []v1.VolumeDevice{{Name: "v", DevicePath: "/dev/x"}}
+	pod.Spec.Spec.EphemeralContainers = nil
+	pod.Spec.Spec.Containers = []v1.Container{{
+		VolumeDevices: []v1.VolumeDevice{{Name: "v", DevicePath: "/dev/x"}}}}
 	return pod
 }
 
