@@ -138,10 +138,12 @@ type Image struct {
 	Bytes int64 `json:"bytes"` // the size of the image InspectedID
 
 	// Problem is the error of the newest pull or ImageStatus; nil if the newest one succeeded.
-	Problem         *Problem  `json:"problem,omitempty"`
-	Failures        int       `json:"failures"`        // consecutive failures of pulls
-	Timeouts        int       `json:"timeouts"`        // failures that were timeouts
-	PullNotBefore   time.Time `json:"pullNotBefore"`   // back-off of PullImage
+	Problem       *Problem  `json:"problem,omitempty"`
+	Failures      int       `json:"failures"`      // consecutive failures of pulls
+	Timeouts      int       `json:"timeouts"`      // failures that were timeouts
+	PullNotBefore time.Time `json:"pullNotBefore"` // back-off of PullImage
+	// FailedAt is when the newest pull failed with all credentials.
+	FailedAt        time.Time `json:"failedAt,omitzero"`
 	StatusNotBefore time.Time `json:"statusNotBefore"` // back-off of ImageStatus
 	// RecheckAt is when to repeat ImageStatus for pods with pull policy Never.
 	RecheckAt time.Time `json:"recheckAt"`
@@ -357,8 +359,18 @@ func (s *Store) addWaiter(i *Image, uid, pod string, since time.Time) {
 			s.Waits = map[string]int{}
 		}
 		s.Waits[uid]++
+		i.bringPullForward()
 	}
 	i.Waiters[at].Since = timer.Later(i.Waiters[at].Since, since)
+}
+
+// bringPullForward has the back-off begin again for a pod that begins to wait: a kubelet backs off
+// for each pod, and how often the pulls for others have failed delays none.
+func (i *Image) bringPullForward() {
+	first := i.FailedAt.Add(backoffFirst)
+	if !i.FailedAt.IsZero() && first.Before(i.PullNotBefore) {
+		i.PullNotBefore, i.Failures = first, 0
+	}
 }
 
 // tenant returns the waiter whose share of the lanes the operations of an image take: the one that
@@ -776,6 +788,7 @@ func (s *Store) recordFailure(i *Image, call string, ev world.Event, effects *op
 	if ev.Err.Has(world.KindTimeout) {
 		i.Timeouts++
 	}
+	i.FailedAt = ev.Time
 	i.PullNotBefore = ev.Time.Add(timer.Backoff(i.Failures, backoffFirst, backoffMax))
 	i.Problem = pullProblem(i.Ref, message, i.Failures)
 	s.Records.End(i.Ref, i.Name)

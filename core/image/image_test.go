@@ -134,6 +134,36 @@ func TestPullNeverKeepsBackoffOfOthers(t *testing.T) {
 	}
 }
 
+// A pod that begins to wait for an image does not have the back-off of another pod's failures, but
+// for its first ten seconds; one that goes on waiting has it.
+func TestNewWaiterHasItsOwnBackoff(t *testing.T) {
+	r, at := &harness{}, time.Duration(0)
+	pulls := func(until time.Duration, uids ...string) int {
+		for ; at < until; at += 100 * time.Millisecond {
+			known := len(r.ops)
+			r.plan(at)
+			for n := known; n < len(r.ops); n++ {
+				if r.table.Records[r.ops[n]].Call == "PullImage" {
+					r.complete(n, at, nil, refused)
+				} else {
+					r.complete(n, at, &runtimeapi.ImageStatusResponse{}, nil)
+				}
+			}
+			for _, uid := range uids {
+				r.store.Require(uid, Request{Ref: "i"}, v1.PullIfNotPresent, t0)
+			}
+		}
+		return r.issued["PullImage"]
+	}
+	r.store.Require("a", Request{Ref: "i"}, v1.PullIfNotPresent, t0)
+	before := pulls(4*time.Minute, "a") // at 0 s, 10 s, 30 s, 70 s, 150 s; the next one at 310 s
+	again := pulls(4*time.Minute+30*time.Second, "a")
+	more := pulls(5*time.Minute, "a", "b")
+	if before != 5 || again != before || more != before+2 {
+		t.Errorf("%d pulls, then %d, and %d with another pod", before, again, more)
+	}
+}
+
 // The result of an ImageStatus issued before a pull completed does not replace the result of the
 // pull.
 func TestStatusOlderThanPull(t *testing.T) {

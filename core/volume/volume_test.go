@@ -178,8 +178,8 @@ func container(limits map[v1.ResourceName]string) v1.Container {
 	return c
 }
 
-// The size of a memory volume is the least of the memory that pods can have, the pod's limit and its
-// own limit.
+// The size of a memory volume is the least of the memory that pods can have, the pod's limit and
+// its own limit.
 func TestMemoryMax(t *testing.T) {
 	limited := container(map[v1.ResourceName]string{"memory": "64Mi"})
 	for _, c := range []struct {

@@ -28,7 +28,8 @@ func (s *script) beginWithVolumes() string {
 	return s.sandbox("u1", 0)
 }
 
-// beginWithUnusedVolume adds a pod with a volume that does not exist and is not used, and a sandbox.
+// beginWithUnusedVolume adds a pod with a volume that does not exist and is not used, and a
+// sandbox.
 func (s *script) beginWithUnusedVolume() string {
 	pod := spec("u1", always, "app")
 	pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
