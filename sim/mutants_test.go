@@ -924,10 +924,24 @@ var mutants = []mutant{
 		scenario: "odd-runtime", seeds: "1-100",
 	},
 	{
+		name:     "a pod waits for a volume that no container uses",
+		file:     "core/volume/volume.go",
+		old:      "	case !wasUsed && !p.isUsed(spec.Name):\n",
+		new:      "	case !wasUsed && p.isUsed(spec.Name) && spec.Name == \"\":\n",
+		scenario: "claims", seeds: "1-20",
+	},
+	{
+		name:     "the group that a persistent volume names is not added",
+		file:     "core/criconfig/security.go",
+		old:      "		if !slices.Contains(groups, group) {\n",
+		new:      "		if slices.Contains(groups, group) {\n",
+		scenario: "claims", seeds: "1-20",
+	},
+	{
 		name:     "a volume in memory is as large as the machine's memory",
 		file:     "core/volume/steps.go",
-		old:      "		lowerTo(source.SizeLimit)\n",
-		new:      "		lowerTo(&resource.Quantity{})\n",
+		old:      "		lowerTo(source.SizeLimit.Value())\n",
+		new:      "		lowerTo(0)\n",
 		scenario: "evictions", seeds: "1-50",
 	},
 	{
