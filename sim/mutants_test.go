@@ -926,8 +926,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod waits for a volume that no container uses",
 		file:     "core/volume/volume.go",
-		old:      "	case !wasUsed && !p.isUsed(spec.Name):\n",
-		new:      "	case !wasUsed && p.isUsed(spec.Name) && spec.Name == \"\":\n",
+		old:      "	case !v.isSetUp() && !p.isUsed(spec.Name):\n",
+		new:      "	case !v.isSetUp() && spec.Name == \"\":\n",
 		scenario: "claims", seeds: "1-20",
 	},
 	{
@@ -1647,13 +1647,13 @@ var mutants = []mutant{
 		file:     "core/statuswriter/merge.go",
 		old:      "			c.LastTransitionTime = stored.Conditions[i].LastTransitionTime\n",
 		new:      "",
-		also:     &edit{"core/podstatus/conditions.go", "		condition.Since = list[i].Since\n", ""},
+		also:     &edit{"core/podstatus/conditions.go", "		condition.Since = before.Since\n", ""},
 		scenario: "api-partition", seeds: "1-20",
 	},
 	{
 		name:     "the time of a transition stays although the status changes",
 		file:     "core/podstatus/conditions.go",
-		old:      "	case list[i].Status == status:\n",
+		old:      "	case before.Status == status:\n",
 		new:      "	case true:\n",
 		scenario: "api-partition", seeds: "1-20",
 	},

@@ -111,21 +111,26 @@ func TestStatusPlansAffectedPods(t *testing.T) {
 	}
 }
 
+// refusePulls plans the image. The runtime does not have it, and refuses to pull it.
+func (r *harness) refusePulls(at time.Duration) {
+	known := len(r.ops)
+	r.plan(at)
+	for n := known; n < len(r.ops); n++ {
+		if r.table.Records[r.ops[n]].Call == "PullImage" {
+			r.complete(n, at, nil, refused)
+		} else {
+			r.complete(n, at, &runtimeapi.ImageStatusResponse{}, nil)
+		}
+	}
+}
+
 // A pod with pull policy Never does not shorten the pull back-off of other pods.
 func TestPullNeverKeepsBackoffOfOthers(t *testing.T) {
 	r := &harness{}
 	r.store.Require("never", Request{Ref: "i"}, v1.PullNever, t0)
 	r.store.Require("other", Request{Ref: "i"}, v1.PullIfNotPresent, t0)
 	for at := time.Duration(0); at < time.Minute; at += 100 * time.Millisecond {
-		known := len(r.ops)
-		r.plan(at)
-		for n := known; n < len(r.ops); n++ {
-			if r.table.Records[r.ops[n]].Call == "PullImage" {
-				r.complete(n, at, nil, refused)
-			} else {
-				r.complete(n, at, &runtimeapi.ImageStatusResponse{}, nil)
-			}
-		}
+		r.refusePulls(at)
 		r.store.Require("never", Request{Ref: "i"}, v1.PullNever, t0)
 		r.store.Require("other", Request{Ref: "i"}, v1.PullIfNotPresent, t0)
 	}
@@ -140,15 +145,7 @@ func TestNewWaiterHasItsOwnBackoff(t *testing.T) {
 	r, at := &harness{}, time.Duration(0)
 	pulls := func(until time.Duration, uids ...string) int {
 		for ; at < until; at += 100 * time.Millisecond {
-			known := len(r.ops)
-			r.plan(at)
-			for n := known; n < len(r.ops); n++ {
-				if r.table.Records[r.ops[n]].Call == "PullImage" {
-					r.complete(n, at, nil, refused)
-				} else {
-					r.complete(n, at, &runtimeapi.ImageStatusResponse{}, nil)
-				}
-			}
+			r.refusePulls(at)
 			for _, uid := range uids {
 				r.store.Require(uid, Request{Ref: "i"}, v1.PullIfNotPresent, t0)
 			}

@@ -12,7 +12,6 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"pgregory.net/rapid"
 
-	"seedlet.dev/core/op"
 	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -20,12 +19,7 @@ import (
 
 // puller has the pulls of a store recorded on a disk. Its operations are completed one by one.
 type puller struct {
-	store  Store
-	table  op.Table
-	out    op.Effects
-	now    time.Time
-	queue  []timer.Key
-	wakes  timer.Queue[timer.Key]
+	planner
 	issued []world.Effect
 	disk   map[string]bool // the files of intents
 	most   int             // of these
@@ -34,7 +28,7 @@ type puller struct {
 }
 
 func newPuller(parallel int) *puller {
-	p := &puller{now: t0, disk: map[string]bool{}}
+	p := &puller{planner: planner{now: t0}, disk: map[string]bool{}}
 	p.store = Store{Limits: Limits{ParallelMax: parallel}, Records: pullrecord.Store{Dir: "/im",
 		IsListed: true, Settings: pullrecord.Settings{Policy: kubeletconfig.NeverVerifyPreloadedImages}}}
 	p.queue = []timer.Key{pullrecord.Owner}
@@ -52,37 +46,17 @@ func (p *puller) need(pod, ref string) {
 	p.plan()
 }
 
-// plan plans what is enqueued or due, as the agent does.
+// plan plans what is enqueued or due.
 func (p *puller) plan() {
-	for {
-		if key, isDue := p.wakes.Pop(p.now); isDue {
-			p.queue = append(p.queue, key)
-		}
-		if len(p.queue) == 0 {
+	p.planUntilIdle(func(e world.Effect) {
+		if e.Op == 0 {
 			return
 		}
-		key := p.queue[0]
-		p.queue = p.queue[1:]
-		p.out.Reset(&p.table, p.now)
-		if key == pullrecord.Owner {
-			p.wakes.Set(key, p.store.Records.Plan(&p.out))
-		} else {
-			p.wakes.Set(key, p.store.Plan(key.Name, &Env{Effects: &p.out,
-				Enqueue: func(k timer.Key) { p.queue = append(p.queue, k) }}))
+		if pull, is := e.Body.(*runtimeapi.PullImageRequest); is && !p.isOnDisk(pull.Image.Image) {
+			p.early = append(p.early, pull.Image.Image)
 		}
-		if p.store.Records.Changed {
-			p.queue = append(p.queue, pullrecord.Owner)
-		}
-		for _, e := range p.out.List() {
-			if e.Op == 0 {
-				continue
-			}
-			if pull, is := e.Body.(*runtimeapi.PullImageRequest); is && !p.isOnDisk(pull.Image.Image) {
-				p.early = append(p.early, pull.Image.Image)
-			}
-			p.issued = append(p.issued, e)
-		}
-	}
+		p.issued = append(p.issued, e)
+	})
 }
 
 func (p *puller) isOnDisk(ref string) bool {
@@ -110,15 +84,8 @@ func (p *puller) complete(at int, err *world.Error) {
 			p.queue = append(p.queue, Key(name))
 		}
 	} else {
-		name := r.Owner.Name
-		for _, uid := range p.store.HandleCompletion(name, r, ev, &p.out) {
-			if p.store.Require(uid, Request{Ref: name}, v1.PullAlways, t0).ID != "" {
-				p.store.Release(uid, name)
-			}
-		}
-		for _, next := range p.store.Head().Names {
-			p.queue = append(p.queue, Key(next))
-		}
+		p.handlePull(r, ev)
+		p.queueHead()
 	}
 	p.queue = append(p.queue, r.Owner)
 	p.plan()

@@ -13,6 +13,7 @@ import (
 
 	"seedlet.dev/core/credentials"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -35,21 +36,20 @@ func TestLimitsFromConfig(t *testing.T) {
 	}
 }
 
-// registry completes the pulls of a store under test.
-type registry struct {
-	store    Store
-	table    op.Table
-	out      op.Effects
-	now      time.Time
-	inFlight []world.OpID
-	started  []time.Time
-	wakes    timer.Queue[timer.Key]
-	queue    []timer.Key
+// planner plans the images of a store under test and the records of its pulls, as the agent does.
+type planner struct {
+	store Store
+	table op.Table
+	out   op.Effects
+	now   time.Time
+	wakes timer.Queue[timer.Key]
+	queue []timer.Key
 }
 
-func (p *registry) planUntilIdle() {
+// planUntilIdle plans what is enqueued or due. Issued is called with each effect.
+func (p *planner) planUntilIdle(issued func(world.Effect)) {
 	for {
-		if key, ok := p.wakes.Pop(p.now); ok {
+		if key, isDue := p.wakes.Pop(p.now); isDue {
 			p.queue = append(p.queue, key)
 		}
 		if len(p.queue) == 0 {
@@ -58,15 +58,51 @@ func (p *registry) planUntilIdle() {
 		key := p.queue[0]
 		p.queue = p.queue[1:]
 		p.out.Reset(&p.table, p.now)
-		wake := p.store.Plan(key.Name, &Env{Effects: &p.out,
-			Enqueue: func(k timer.Key) { p.queue = append(p.queue, k) }})
-		p.wakes.Set(key, wake)
+		if key == pullrecord.Owner {
+			p.wakes.Set(key, p.store.Records.Plan(&p.out))
+		} else {
+			p.wakes.Set(key, p.store.Plan(key.Name, &Env{Effects: &p.out,
+				Enqueue: func(k timer.Key) { p.queue = append(p.queue, k) }}))
+		}
+		if p.store.Records.Changed {
+			p.queue = append(p.queue, pullrecord.Owner)
+		}
 		for _, eff := range p.out.List() {
-			if _, is := eff.Body.(*runtimeapi.PullImageRequest); is {
-				p.inFlight, p.started = append(p.inFlight, eff.Op), append(p.started, p.now)
-			}
+			issued(eff)
 		}
 	}
+}
+
+// handlePull handles the completion of an operation on an image. A pod that gets it waits no more.
+func (p *planner) handlePull(r op.Record, ev world.Event) {
+	ref := r.Owner.Name
+	for _, uid := range p.store.HandleCompletion(ref, r, ev, &p.out) {
+		if p.store.Require(uid, Request{Ref: ref}, v1.PullAlways, t0).ID != "" {
+			p.store.Release(uid, ref)
+		}
+	}
+}
+
+// queueHead has the head of the queue of pulls planned.
+func (p *planner) queueHead() {
+	for _, name := range p.store.Head().Names {
+		p.queue = append(p.queue, Key(name))
+	}
+}
+
+// registry completes the pulls of a store under test.
+type registry struct {
+	planner
+	inFlight []world.OpID
+	started  []time.Time
+}
+
+func (p *registry) plan() {
+	p.planUntilIdle(func(eff world.Effect) {
+		if _, is := eff.Body.(*runtimeapi.PullImageRequest); is {
+			p.inFlight, p.started = append(p.inFlight, eff.Op), append(p.started, p.now)
+		}
+	})
 }
 
 func (p *registry) finish(i int, err *world.Error) {
@@ -78,29 +114,17 @@ func (p *registry) finish(i int, err *world.Error) {
 	if err == nil {
 		ev.Body = &runtimeapi.PullImageResponse{ImageRef: "sha256:x"}
 	}
-	ref := record.Owner.Name
-	for _, uid := range p.store.HandleCompletion(ref, record, ev, &p.out) {
-		if p.store.Require(uid, Request{Ref: ref}, v1.PullAlways, t0).ID != "" {
-			p.store.Release(uid, ref)
-		}
-	}
-	p.queue = append(p.queue, Key(ref))
+	p.handlePull(record, ev)
+	p.queue = append(p.queue, record.Owner)
 	p.queueHead()
-	p.planUntilIdle()
-}
-
-// queueHead has the head of the queue of pulls planned.
-func (p *registry) queueHead() {
-	for _, name := range p.store.Head().Names {
-		p.queue = append(p.queue, Key(name))
-	}
+	p.plan()
 }
 
 // Whatever the order in which pulls are requested, released, fail and complete: the limits of
 // concurrent pulls and of pulls in any period hold, and no pull waits that could start.
 func TestLimitsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &registry{now: t0}
+		p := &registry{planner: planner{now: t0}}
 		p.store.Limits = Limits{ParallelMax: rapid.IntRange(0, 3).Draw(t, "parallel")}
 		if rapid.Bool().Draw(t, "limited") {
 			p.store.Limits.Interval = time.Second
@@ -112,14 +136,14 @@ func TestLimitsHold(t *testing.T) {
 				ref := fmt.Sprint("i", rapid.IntRange(0, 9).Draw(t, "ref"))
 				p.store.Require("pod", Request{Ref: ref}, v1.PullAlways, t0)
 				p.queue = append(p.queue, Key(ref))
-				p.planUntilIdle()
+				p.plan()
 			},
 			"release": func(t *rapid.T) {
 				ref := fmt.Sprint("i", rapid.IntRange(0, 9).Draw(t, "ref"))
 				p.store.Release("pod", ref)
 				p.queue = append(p.queue, Key(ref))
 				p.queueHead()
-				p.planUntilIdle()
+				p.plan()
 			},
 			"end": func(t *rapid.T) {
 				if len(p.inFlight) == 0 {
@@ -134,7 +158,7 @@ func TestLimitsHold(t *testing.T) {
 			"wait": func(t *rapid.T) {
 				p.now = p.now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "ms")) *
 					time.Millisecond)
-				p.planUntilIdle()
+				p.plan()
 			},
 			"": func(t *rapid.T) {
 				if limits.ParallelMax > 0 && len(p.inFlight) > limits.ParallelMax {

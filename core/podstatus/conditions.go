@@ -55,10 +55,7 @@ func isReadyToStart(p *pod.Pod) bool {
 // updateInitialized sets the condition Initialized. Once runs of the pod, which has ended, may have
 // been removed, the condition stays as it was: the runs that are left do not show it.
 func updateInitialized(p *pod.Pod, now time.Time) {
-	isKnown := slices.ContainsFunc(p.Status.Conditions, func(c pod.Condition) bool {
-		return c.Type == v1.PodInitialized
-	})
-	if p.MayLoseRuns && isKnown {
+	if p.MayLoseRuns && ownCondition(p, v1.PodInitialized) != nil {
 		return
 	}
 	names := uninitialized(p)
@@ -81,11 +78,8 @@ func updateResize(p *pod.Pod, t v1.PodConditionType, state *pod.ResizeState) {
 		return
 	}
 	setCondition(p, t, true, state.Reason, state.Message, state.Since)
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == t {
-			c.Since, c.Generation = state.Since, state.Generation
-		}
-	}
+	c := ownCondition(p, t)
+	c.Since, c.Generation = state.Since, state.Generation
 }
 
 // updateDisruption sets the condition DisruptionTarget of a pod that was terminated for a critical
@@ -143,17 +137,26 @@ func updateRestarting(p *pod.Pod, now time.Time) {
 // setCondition sets a condition. The time of the last transition stays if the status is the same.
 func setCondition(p *pod.Pod, t v1.PodConditionType, status bool, reason, message string,
 	now time.Time) {
-	list := p.Status.Conditions
 	condition := pod.Condition{Type: t, Status: status, Reason: reason, Message: message, Since: now}
-	i := slices.IndexFunc(list, func(c pod.Condition) bool { return c.Type == t })
+	before := ownCondition(p, t)
 	switch {
-	case i < 0:
-		p.Status.Conditions = append(list, condition)
+	case before == nil:
+		p.Status.Conditions = append(p.Status.Conditions, condition)
 		return
-	case list[i].Status == status:
-		condition.Since = list[i].Since
+	case before.Status == status:
+		condition.Since = before.Since
 	}
-	list[i] = condition
+	*before = condition
+}
+
+// ownCondition returns a condition that this agent has set; nil if it has not.
+func ownCondition(p *pod.Pod, t v1.PodConditionType) *pod.Condition {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == t {
+			return c
+		}
+	}
+	return nil
 }
 
 func removeCondition(p *pod.Pod, t v1.PodConditionType) {
@@ -262,10 +265,8 @@ func uninitialized(p *pod.Pod) *list {
 // earlier one. It stays so while its init containers run again in a new sandbox, as in the kubelet
 // (GeneratePodInitializedCondition in pkg/kubelet/status).
 func reportedInitialized(p *pod.Pod) bool {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == v1.PodInitialized {
-			return c.Status
-		}
+	if own := ownCondition(p, v1.PodInitialized); own != nil {
+		return own.Status
 	}
 	return slices.ContainsFunc(p.Spec.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodInitialized && c.Status == v1.ConditionTrue

@@ -56,7 +56,7 @@ type Line struct {
 	InFlight int      `json:"inFlight,omitempty"`
 }
 
-// line returns the line of a directory whose operations are of a call.
+// line returns the files of a directory that are to be removed, or those that are to be written.
 func (d *Dir) line(isRemoval bool) *Line {
 	if isRemoval {
 		return &d.Removals

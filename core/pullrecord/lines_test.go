@@ -46,10 +46,7 @@ func TestTooManyIntents(t *testing.T) {
 	n := newNode(t, kubeletconfig.NeverVerifyPreloadedImages)
 	n.leave(filesMax + 1)
 	n.restart()
-	for range readsMax {
-		n.now = n.now.Add(time.Minute)
-		n.run()
-	}
+	n.readAgain()
 	n.expect(Allowed, "q.io/preloaded", "sha256:0")
 	n.expect(Denied, ref, id)
 	n.expect(Denied, "q.io/queued:7", "sha256:7")
@@ -110,10 +107,7 @@ func TestNoRoomToRead(t *testing.T) {
 	n.fail["ReadFiles"] = world.Errorf(world.KindExhausted, "ReadFiles", "too many open files")
 	n.restart()
 	n.expect(Unknown, ref, id)
-	for range readsMax {
-		n.now = n.now.Add(time.Minute)
-		n.run()
-	}
+	n.readAgain()
 	n.expect(Denied, "q.io/preloaded", "sha256:0")
 	clear(n.fail)
 	n.now = n.now.Add(time.Minute)
@@ -128,10 +122,7 @@ func TestUnreadableDirectoryKeepsNoIntent(t *testing.T) {
 	n.leave(1)
 	n.fail["ReadFiles"] = world.Errorf(world.KindInternal, "ReadFiles", "input/output error")
 	n.restart()
-	for range readsMax {
-		n.now = n.now.Add(time.Minute)
-		n.run()
-	}
+	n.readAgain()
 	for i := range 20 {
 		n.pull(fmt.Sprint("q.io/", i), fmt.Sprint("sha256:", i), secret("a", "1"))
 	}

@@ -48,6 +48,14 @@ func (n *node) restart() {
 	n.run()
 }
 
+// readAgain has the agent read what cannot be read until it gives up.
+func (n *node) readAgain() {
+	for range readsMax {
+		n.now = n.now.Add(time.Minute)
+		n.run()
+	}
+}
+
 // run plans until nothing is issued.
 func (n *node) run() {
 	n.t.Helper()
@@ -529,10 +537,7 @@ func TestFilesOfAKubelet(t *testing.T) {
 	n.fail["ReadFiles"] = world.Errorf(world.KindInternal, "ReadFiles", "input/output error")
 	n.restart()
 	n.expect(Unknown, ref, id)
-	for range readsMax {
-		n.now = n.now.Add(time.Minute)
-		n.run()
-	}
+	n.readAgain()
 	n.expect(Denied, "q.io/x", "sha256:5")
 	n.pull("q.io/x", "sha256:3", secret("b", "2"))
 	clear(n.fail)
@@ -581,10 +586,7 @@ func TestIntentIsReadLate(t *testing.T) {
 	n.fail["WriteFile"] = n.fail["ReadFiles"]
 	n.restart()
 	n.list(images(id))
-	for range readsMax {
-		n.now = n.now.Add(time.Minute)
-		n.run()
-	}
+	n.readAgain()
 	n.expect(Denied, ref, id)
 	n.canBegin(ref, ref)
 	n.run()

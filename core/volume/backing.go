@@ -140,16 +140,16 @@ func (e *setupError) Error() string { return e.err.Error() }
 
 // The steps of the kubelet in which a set-up fails, as its messages name them.
 const (
-	stepProcess  = "process" // no step: the volume was not found
-	stepAffinity = "MountVolume.NodeAffinity check"
-	stepAffine   = "MapVolume.NodeAffinity check" // of a block volume
-	stepResolve  = "MapVolume.EvalHostSymlinks"   // of a local volume's device
-	stepMap      = "MapVolume.MapBlockVolume"     // the same
-	stepMapAlone = "MapVolume.SetUpDevice"        // the same, if one pod alone may have it
-	stepInit     = "MountVolume.NewMounter initialization"
-	stepOptions  = "MountVolume.MountOptionSupport check"
-	stepDevice   = "MountVolume.MountDevice"
-	stepShared   = "shared" // no step: the message is whole
+	stepProcess       = "process" // no step: the volume was not found
+	stepMountAffinity = "MountVolume.NodeAffinity check"
+	stepMapAffinity   = "MapVolume.NodeAffinity check" // of a block volume
+	stepResolve       = "MapVolume.EvalHostSymlinks"   // of a local volume's device
+	stepMap           = "MapVolume.MapBlockVolume"     // the same
+	stepMapAlone      = "MapVolume.SetUpDevice"        // the same, if one pod alone may have it
+	stepInit          = "MountVolume.NewMounter initialization"
+	stepOptions       = "MountVolume.MountOptionSupport check"
+	stepDevice        = "MountVolume.MountDevice"
+	stepShared        = "shared" // no step: the message is whole
 )
 
 // backingVersion returns a version of what backs a volume, which changes with it. A volume that has
@@ -218,9 +218,9 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
 	b.Group = groupOf(r.Volume)
 	if r.Mode == v1.PersistentVolumeBlock {
-		return b, true, p.checkAffinity(volume, stepAffine)
+		return b, true, p.checkAffinity(volume, stepMapAffinity)
 	}
-	return b, true, p.checkAffinity(volume, stepAffinity)
+	return b, true, p.checkAffinity(volume, stepMountAffinity)
 }
 
 // groupAnnotation names the group that the files of a persistent volume have, and that the

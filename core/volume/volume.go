@@ -171,7 +171,7 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 		}
 		version, known := pod.sourceVersion(v, spec)
 		if known && v.SourceVersion != version {
-			*v = Volume{Name: v.Name, Ready: v.Ready && v.SourceVersion != notUsed, SourceVersion: version,
+			*v = Volume{Name: v.Name, Ready: v.isSetUp(), SourceVersion: version,
 				WrittenVersion: v.WrittenVersion, Problem: v.Problem, FailedStep: v.FailedStep,
 				ContentBytes: v.ContentBytes}
 		}
@@ -279,11 +279,13 @@ func (s *Set) stepsOf(v *Volume, spec *v1.Volume, pod *Pod) (steps []any, files 
 // for its sources, as in the kubelet (pkg/kubelet/volumemanager/populator).
 const notUsed = "not used"
 
+// isSetUp reports whether the volume was set up for a container.
+func (v *Volume) isSetUp() bool { return v.Ready && v.SourceVersion != notUsed }
+
 // sourceVersion returns the version of the sources of a volume. It is known once all of them are.
 func (p *Pod) sourceVersion(v *Volume, spec *v1.Volume) (version string, known bool) {
-	wasUsed := v.Ready && v.SourceVersion != notUsed
 	switch {
-	case !wasUsed && !p.isUsed(spec.Name):
+	case !v.isSetUp() && !p.isUsed(spec.Name):
 		return notUsed, true
 	case IsBacked(spec):
 		return p.backingVersion(v, spec)
@@ -291,7 +293,7 @@ func (p *Pod) sourceVersion(v *Volume, spec *v1.Volume) (version string, known b
 	return p.contentVersion(spec)
 }
 
-// isUsed reports whether a container uses a volume: ephemeral ones may come to.
+// isUsed reports whether a container uses a volume. An ephemeral container may be added that does.
 func (p *Pod) isUsed(volume string) bool {
 	if p.used == nil {
 		p.used = claim.UsedVolumes(p.Spec)
@@ -375,8 +377,8 @@ func (s *Set) Failures() int {
 	return 0
 }
 
-// OverBudget returns the bound that the first failed volume exceeds; empty if it
-// failed for another reason.
+// OverBudget returns the bound that the first failed volume exceeds; empty if it failed for another
+// reason.
 func (s *Set) OverBudget() string {
 	if v := s.firstFailed(); v != nil {
 		return v.OverBudget

@@ -62,20 +62,18 @@ func (s settings) setGroups(pod *v1.PodSecurityContext, more ...int64) {
 		v1.SupplementalGroupsPolicyMerge))
 }
 
+// annotationGroup names the group of the files of a persistent volume.
+const annotationGroup = "pv.beta.kubernetes.io/gid"
+
 // volumeGroups returns the groups that the persistent volumes of a pod's claims name.
 func (m *model) volumeGroups(spec *v1.Pod) (groups []int64) {
 	for i := range spec.Spec.Volumes {
 		v := &spec.Spec.Volumes[i]
-		name, _ := claimName(spec, v)
-		claim := m.volumes.claims[spec.Namespace+"/"+name]
-		if name == "" || claim == nil || !usesVolume(spec, v.Name) {
+		pv := m.volumes.volumeOf(spec, v)
+		if pv == nil || !usesVolume(spec, v.Name) {
 			continue
 		}
-		pv := m.volumes.volumes[claim.Spec.VolumeName]
-		if pv == nil || pv.Annotations["pv.beta.kubernetes.io/gid"] == "" {
-			continue
-		}
-		group, err := strconv.ParseInt(pv.Annotations["pv.beta.kubernetes.io/gid"], 10, 64)
+		group, err := strconv.ParseInt(pv.Annotations[annotationGroup], 10, 64)
 		if err == nil && !slices.Contains(groups, group) {
 			groups = append(groups, group)
 		}

@@ -201,12 +201,7 @@ func (m *model) csiUses(pod *v1.Pod) []csiUse {
 			add(v, csiName{cinderDriver, v.Cinder.VolumeID}, cinderDir(v.Cinder), false)
 			continue
 		}
-		name, _ := claimName(pod, v)
-		claim := m.volumes.claims[pod.Namespace+"/"+name]
-		if name == "" || claim == nil || isOfAnother(pod, v, claim) {
-			continue
-		}
-		pv := m.volumes.volumes[claim.Spec.VolumeName]
+		pv := m.volumes.volumeOf(pod, v)
 		if source, isCSI := csiNameOf(pv); isCSI {
 			add(v, source, pv.Name,
 				pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock)

@@ -130,15 +130,11 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	if v.Cinder != nil {
 		return csiBacking(csiName{cinderDriver, v.Cinder.VolumeID}, podDir, cinderDir(v.Cinder), false)
 	}
-	name, readOnly := claimName(pod, v)
-	claim := o.claims[pod.Namespace+"/"+name]
-	if name == "" || claim == nil || isOfAnother(pod, v, claim) {
-		return nil
-	}
-	volume := o.volumes[claim.Spec.VolumeName]
+	volume := o.volumeOf(pod, v)
 	if volume == nil {
 		return nil
 	}
+	_, readOnly := claimName(pod, v)
 	if source, isCSI := csiNameOf(volume); isCSI {
 		return csiBacking(source, podDir, volume.Name, readOnly)
 	}
@@ -156,6 +152,17 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 		return b
 	}
 	return nil
+}
+
+// volumeOf returns the persistent volume of a volume that has a claim; nil for any other one and
+// while the claim has none.
+func (o *volumeModel) volumeOf(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolume {
+	name, _ := claimName(pod, v)
+	claim := o.claims[pod.Namespace+"/"+name]
+	if name == "" || claim == nil || isOfAnother(pod, v, claim) {
+		return nil
+	}
+	return o.volumes[claim.Spec.VolumeName]
 }
 
 // isOfAnother reports whether the claim of a generic ephemeral volume of a pod belongs to another

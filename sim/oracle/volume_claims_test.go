@@ -32,6 +32,7 @@ func newClaimScript(s *script, local string) claimScript {
 		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "pv"}}})
 	if local != "" {
 		created(api.ResourceVolumes, "", "pv", api.Object{Volume: &v1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
 			Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
 				Local: &v1.LocalVolumeSource{Path: local}}}}})
 	}

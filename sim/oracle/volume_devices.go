@@ -153,14 +153,8 @@ func (m *model) blockVolumeOf(p *pod, v *v1.Volume) *blockVolume {
 				m.csiBlocks() + "/" + use.pv + "/dev/" + p.uid}
 		}
 	}
-	name, _ := claimName(p.spec, v)
-	claim := m.volumes.claims[p.spec.Namespace+"/"+name]
-	if name == "" || claim == nil || isOfAnother(p.spec, v, claim) {
-		return nil
-	}
-	dir := m.localBlocks() + "/" + claim.Spec.VolumeName
-	if pv := m.volumes.volumes[claim.Spec.VolumeName]; pv != nil && pv.Spec.Local != nil {
-		return &blockVolume{pv.Spec.Local.Path, dir + "/" + p.uid}
+	if pv := m.volumes.volumeOf(p.spec, v); pv != nil && pv.Spec.Local != nil {
+		return &blockVolume{pv.Spec.Local.Path, m.localBlocks() + "/" + pv.Name + "/" + p.uid}
 	}
 	return nil
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -47,47 +45,41 @@ func newClaimsBenchmark(b *testing.B) *claimsBenchmark {
 	c.driver = newCSIDriver(b, c.agent, loopcsi.Name)
 	c.createDriverObject(b, loopcsi.Name, false)
 	c.driver.start(b)
-	conn, err := grpc.NewClient("unix:"+c.driver.endpoint,
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	conn := c.driver.dial(b)
 	b.Cleanup(func() { _ = conn.Close() }) // after the last call
 	c.calls = csi.NewNodeClient(conn)
 	for i := range benchmarkClaims {
 		name := claimName(i)
 		c.handles = append(c.handles, c.driver.makeVolume(b, name))
-		c.bindClaim(b, name, c.handles[i])
+		c.createBoundClaim(b, name, c.handles[i])
 	}
 	return c
 }
 
 func claimName(i int) string { return fmt.Sprintf("pace-%d", i) }
 
-// bindClaim creates a persistent volume and a claim that is bound to it: no controller does.
-func (c *claimsBenchmark) bindClaim(b *testing.B, name, handle string) {
+// createBoundClaim creates a persistent volume and a claim that is bound to it. No controller runs
+// that would bind them.
+func (c *claimsBenchmark) createBoundClaim(b *testing.B, name, handle string) {
 	b.Helper()
-	claims := c.api.CoreV1().PersistentVolumeClaims(testNamespace)
-	size, modes := sizeOf("32Mi"), []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
-	claim, err := claims.Create(b.Context(), &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name,
-			StorageClassName: new(""), Resources: v1.VolumeResourceRequirements{Requests: size}},
-	}, metav1.CreateOptions{})
+	c.createClaimOn(b, name, v1.ReadWriteOnce, v1.PersistentVolumeSource{
+		CSI: &v1.CSIPersistentVolumeSource{Driver: loopcsi.Name, VolumeHandle: handle, FSType: "ext4"}})
+	claims, volumes := c.api.CoreV1().PersistentVolumeClaims(testNamespace),
+		c.api.CoreV1().PersistentVolumes()
+	claim, err := claims.Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1.PersistentVolumeSpec{AccessModes: modes, Capacity: size,
-			ClaimRef: &v1.ObjectReference{Namespace: testNamespace, Name: name, UID: claim.UID},
-			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{
-				Driver: loopcsi.Name, VolumeHandle: handle, FSType: "ext4"}}}}
-	_, err = c.api.CoreV1().PersistentVolumes().Create(b.Context(), volume, metav1.CreateOptions{})
+	volume, err := volumes.Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: modes,
-		Capacity: size}
+	volume.Spec.ClaimRef.UID = claim.UID
+	if _, err := volumes.Update(b.Context(), volume, metav1.UpdateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound,
+		AccessModes: claim.Spec.AccessModes, Capacity: volume.Spec.Capacity}
 	if _, err := claims.UpdateStatus(b.Context(), claim, metav1.UpdateOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -137,11 +129,7 @@ func (c *claimsBenchmark) mount(ctx context.Context, dir string, i int) (string,
 	if err := os.Mkdir(staging, 0o750); err != nil {
 		return "", err
 	}
-	ext4 := &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Mount{
-			Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}},
-		AccessMode: &csi.VolumeCapability_AccessMode{
-			Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}
+	ext4 := fileSystemOf("ext4")
 	_, err := c.calls.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: c.handles[i],
 		StagingTargetPath: staging, VolumeCapability: ext4})
 	if err == nil {

@@ -123,15 +123,21 @@ func (d *csiDriver) makeVolume(t testing.TB, name string) string {
 	var handle string
 	d.control(t, func(ctx context.Context, controller csi.ControllerClient) error {
 		made, err := controller.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: name,
-			CapacityRange: &csi.CapacityRange{RequiredBytes: 32 << 20},
-			VolumeCapabilities: []*csi.VolumeCapability{{
-				AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
-				AccessMode: &csi.VolumeCapability_AccessMode{
-					Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}}})
+			CapacityRange:      &csi.CapacityRange{RequiredBytes: 32 << 20},
+			VolumeCapabilities: []*csi.VolumeCapability{fileSystemOf("")}})
 		handle = made.GetVolume().GetVolumeId()
 		return err
 	})
 	return handle
+}
+
+// fileSystemOf returns the capability of a volume of a file system; empty: the driver's default.
+func fileSystemOf(kind string) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Mount{
+			Mount: &csi.VolumeCapability_MountVolume{FsType: kind}},
+		AccessMode: &csi.VolumeCapability_AccessMode{
+			Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER}}
 }
 
 // removeVolume has the driver remove a volume, which it refuses while the volume is staged.
@@ -160,16 +166,23 @@ func (d *csiDriver) volumes(t *testing.T) (handles []string) {
 func (d *csiDriver) control(t testing.TB,
 	call func(context.Context, csi.ControllerClient) error) {
 	t.Helper()
-	conn, err := grpc.NewClient("unix:"+d.endpoint,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))) // it may have just been started
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := d.dial(t)
 	defer func() { _ = conn.Close() }() // after the last call
 	ctx, cancel := context.WithTimeout(t.Context(), porttest.Patience)
 	defer cancel()
 	if err := call(ctx, csi.NewControllerClient(conn)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// dial returns a connection to the driver, which may have just been started.
+func (d *csiDriver) dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix:"+d.endpoint,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }

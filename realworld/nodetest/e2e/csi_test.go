@@ -125,7 +125,7 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 }
 
 // createClaimOn creates a persistent volume, and a claim that is bound to it. Both have one name.
-func (c *csiSuite) createClaimOn(t *testing.T, name string, mode v1.PersistentVolumeAccessMode,
+func (c *csiSuite) createClaimOn(t testing.TB, name string, mode v1.PersistentVolumeAccessMode,
 	source v1.PersistentVolumeSource) {
 	t.Helper()
 	size := sizeOf("32Mi")
