@@ -52,9 +52,6 @@ type Expansion struct {
 type requiredSize struct {
 	resource.Quantity
 	isNeeded bool
-	// isReported is set if the claim is to have the size in the end. For a volume of many nodes
-	// another one may have done that.
-	isReported bool
 }
 
 // notRequired is the annotation of a claim that needs no expansion on nodes.
@@ -72,14 +69,14 @@ func (e *Expansion) sizeFor(claim *v1.PersistentVolumeClaim,
 		if !isAllocated {
 			allocated = *capacity
 		}
-		return requiredSize{allocated, true, true}
+		return requiredSize{allocated, true}
 	case status != "":
 	case !isAllocated && capacity.Cmp(*have) > 0: // by a resizer that does not know this status
-		return requiredSize{*capacity, true, true}
+		return requiredSize{*capacity, true}
 	case slices.Contains(claim.Spec.AccessModes, v1.ReadWriteMany) && e.Bytes > 0 &&
 		capacity.Value() > e.Bytes && have.Cmp(*capacity) >= 0:
 		if _, isMarked := claim.Annotations[notRequired]; !isMarked {
-			return requiredSize{*capacity, true, false}
+			return requiredSize{*capacity, true}
 		}
 	}
 	return requiredSize{}
@@ -119,7 +116,10 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 		*e = Expansion{Bytes: e.Bytes, InUse: e.InUse, Decided: version}
 		return false, true, wake
 	}
-	return n.expandTo(v, u, p, size, env), false, wake
+	if issued = n.expandTo(v, u, p, size, env); !issued {
+		e.Attempts.isWaiting(env.Effects.Now(), &wake)
+	}
+	return issued, false, wake
 }
 
 // objects returns the claim and the persistent volume of a use as they are cached, with the name of
@@ -144,9 +144,6 @@ func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size requiredSize, en
 	switch {
 	case e.Failure != "":
 		v.patchClaim(subject, e.failurePatch(env), env)
-	case e.Expanded && e.Bytes >= size.Value() && !size.isReported:
-		e.Claim, e.Expanded = nil, false
-		return false
 	case e.Expanded && e.Bytes >= size.Value():
 		v.patchClaim(subject, finishedPatch(e.Claim, size.Quantity), env)
 	case status == v1.PersistentVolumeClaimNodeResizePending:

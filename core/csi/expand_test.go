@@ -129,6 +129,43 @@ func TestVolumeIsExpandedBeforeAPodGetsIt(t *testing.T) {
 	n.expect("stage "+n.sha(), "publish pv-1")
 }
 
+// A volume of many nodes is expanded for a second pod of the node, although another node has
+// written that already; then that pod gets it.
+func TestVolumeOfManyNodesIsExpandedBeforeAPodGetsIt(t *testing.T) {
+	n := newReady(t)
+	n.resize("2Gi")
+	n.claim.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+	n.cache("2Gi")
+	n.need(claimed("b"))
+	n.calls = nil
+	n.claim.Status.Capacity = storage("3Gi")
+	n.cache("3Gi")
+	if s := n.need(claimed("a")); !s.Ready {
+		t.Errorf("the second pod has %+v, want it ready", s)
+	}
+	n.expect("publish pv-1", "expand 3221225472")
+}
+
+// A volume that cannot be expanded for want of a secret is tried again by itself.
+func TestExpansionWithoutSecret(t *testing.T) {
+	n := newReady(t)
+	u := claimed("a")
+	u.ExpandSecret = ref("expand")
+	n.resize("2Gi")
+	n.need(u)
+	n.listSecret("expand", nil)
+	if n.isReady(u) {
+		t.Error("ready without its expansion")
+	}
+	if n.wakes[VolumeKey(UniqueName(driverName, "h1"))].IsZero() {
+		t.Error("it is not tried again")
+	}
+	n.listSecret("expand", map[string][]byte{"key": []byte("x")})
+	if n.wait(time.Minute); !n.isReady(u) {
+		t.Error("not ready with the secret")
+	}
+}
+
 // What a failure means for the claim, and whether the call is repeated.
 func TestFailedExpansion(t *testing.T) {
 	const inProgress = "claim 1Gi NodeResizeInProgress"

@@ -92,3 +92,18 @@ func TestSlowGroupEndsWithItsPod(t *testing.T) {
 		n.expectClean()
 	}
 }
+
+// A driver that is registered again while it publishes a volume has not yet been asked whether the
+// volume needs a group. Once it is registered again, the pod gets its volume.
+func TestVolumeIsPublishedWithoutRegistration(t *testing.T) {
+	n := newReady(t)
+	n.hold["PublishVolume"] = true
+	n.need(use("a"))
+	n.observe()
+	if n.release("PublishVolume"); n.isReady(use("a")) {
+		t.Error("ready before its group is known")
+	}
+	if n.register(); !n.isReady(use("a")) {
+		t.Error("not ready once the driver is registered again")
+	}
+}

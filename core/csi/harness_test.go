@@ -153,6 +153,7 @@ func (n *node) run() *node {
 	n.t.Helper()
 	for range 10_000 {
 		if len(n.queue) == 0 {
+			n.checkRest()
 			return n
 		}
 		key := n.queue[0]
@@ -166,6 +167,31 @@ func (n *node) run() *node {
 	}
 	n.t.Fatal("the plans have no end")
 	return n
+}
+
+// checkRest checks that another plan of a volume without a timer would do nothing: whatever makes
+// that possible has the volume planned.
+func (n *node) checkRest() {
+	n.t.Helper()
+	for _, name := range n.node.VolumeNames() {
+		key := VolumeKey(name)
+		if !n.wakes[key].IsZero() {
+			continue
+		}
+		before, _ := json.Marshal(n.node.Volumes[name])
+		n.effects.Reset(&n.table, n.now)
+		if wake := n.plan(key); !wake.IsZero() {
+			n.t.Fatalf("%s: it has no timer, and has to be planned at %v", name, wake)
+		}
+		if after, _ := json.Marshal(n.node.Volumes[name]); string(after) != string(before) {
+			n.t.Fatalf("%s: nothing had it planned, but it becomes\n%s\nand was\n%s", name, after, before)
+		}
+		for _, e := range n.effects.List() {
+			if e.Op != 0 {
+				n.t.Fatalf("%s: nothing had it planned, but it issues %s", name, world.CallName(e.Body))
+			}
+		}
+	}
 }
 
 // restore replaces the state by what its JSON is read as.

@@ -45,7 +45,9 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		return true, wake
 	}
 	if isDone && !p.GroupSet {
-		return n.setGroup(v, u, p, env)
+		if issued, wake = n.setGroup(v, u, p, env); !p.GroupSet {
+			return issued, wake
+		}
 	}
 	if isDone && p.Block && !p.isGiven() {
 		n.bind(v, u, p, env)
@@ -269,9 +271,7 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 	}
 	if !mustSetGroup(v, u, session, env) {
 		p.GroupSet = true
-		u.Attempts.succeed()
-		env.EnqueuePod(u.UID)
-		return false, n.republishAt(v, p, env)
+		return false, time.Time{}
 	}
 	return true, n.shareWithGroup(v, u, p, env)
 }

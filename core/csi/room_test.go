@@ -22,9 +22,11 @@ func inTree(uid string, i int) Use {
 func (n *node) usesAll(uid string) (count int, last UseState) {
 	n.pods[uid] = true
 	for count < budget.VolumesMax {
-		if last, _ = n.node.Use(inTree(uid, count), n.now); last.Problem != "" {
+		u := inTree(uid, count)
+		if last, _ = n.node.Use(u, n.now); last.Problem != "" {
 			break
 		}
+		n.queue = append(n.queue, VolumeKey(UniqueName(u.Driver, u.Handle)))
 		count++
 	}
 	return count, last

@@ -173,7 +173,8 @@ func isOfAnother(pod *v1.Pod, v *v1.Volume, claim *v1.PersistentVolumeClaim) boo
 
 // lacksVolume reports whether a volume of a pod cannot be set up: nothing provisions one for its
 // claim, the claim belongs to another owner, its Secret does not exist, the node has too many to
-// have it attached, or its driver does not run and has not published it for this agent.
+// have it attached, its driver cannot be registered, or does not run and has not published it for
+// this agent.
 func (p *pod) lacksVolume(now time.Time) bool {
 	m := p.model
 	for i := range p.spec.Spec.Volumes {
@@ -198,7 +199,8 @@ func (p *pod) lacksVolume(now time.Time) bool {
 			return false
 		}
 		_, isPublished := m.csi.published[use.path]
-		if !isPublished && !m.fullOf(use.csiName).since.IsZero() {
+		if !isPublished && (!m.fullOf(use.csiName).since.IsZero() ||
+			m.lacksNode() && !m.plugins.isRegistered(use.driver)) {
 			return true
 		}
 		return m.isCSIDriverAway(now, use.driver, 0) &&

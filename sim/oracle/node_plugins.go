@@ -184,11 +184,29 @@ func (p *pluginModel) problem(path string, s *pluginSocket) string {
 	return ""
 }
 
-// unsettled returns which plugins have to be notified.
-func (p *pluginModel) unsettled() []string {
+// lacksNode reports whether the agent has no Node object, without which no CSI driver can be made
+// known to the cluster. The agent makes one only when it starts.
+func (m *model) lacksNode() bool { return m.opts.HasAPIServer && m.objects.node == nil }
+
+// isRegistered reports whether a plugin of a name is registered.
+func (p *pluginModel) isRegistered(name string) bool {
+	for _, s := range p.sockets { //ordered: whether there is one
+		if s.is.Name == name && !s.registeredAt.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// unsettledPlugins returns which plugins have to be notified.
+func (m *model) unsettledPlugins() []string {
 	var lines []string
-	for _, path := range slices.Sorted(maps.Keys(p.sockets)) {
-		if problem := p.problem(path, p.sockets[path]); problem != "" {
+	for _, path := range slices.Sorted(maps.Keys(m.plugins.sockets)) {
+		s := m.plugins.sockets[path]
+		if s.acceptable && m.lacksNode() {
+			continue
+		}
+		if problem := m.plugins.problem(path, s); problem != "" {
 			lines = append(lines, problem)
 		}
 	}
@@ -197,8 +215,8 @@ func (p *pluginModel) unsettled() []string {
 
 // checkServed finds a plugin that should have been notified by now.
 func (*nodePlugins) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
-	if m.agentDown || m.opts.HasAPIServer && m.objects.node == nil {
-		return nil // without its Node, no driver can be made known to the cluster
+	if m.agentDown || m.lacksNode() {
+		return nil
 	}
 	for _, path := range slices.Sorted(maps.Keys(m.plugins.sockets)) {
 		s := m.plugins.sockets[path]

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -203,4 +205,45 @@ func TestPluginThatIsGone(t *testing.T) {
 			requestPlugin(s, "/a", "/a1.0.0")
 		}},
 	})
+}
+
+// TestPluginWithoutNode has no Node object, without which no driver can be registered. A plugin can
+// be refused without it.
+func TestPluginWithoutNode(t *testing.T) {
+	for _, c := range []struct{ version, want string }{
+		{"1.0.0", ""},
+		{"2.0.0", `plugin "a.test" at /a is not notified that it is refused`},
+	} {
+		s := newScript()
+		s.model.opts.HasAPIServer = true
+		startPlugin(s, "/a", "a.test", c.version)
+		s.wait(60)
+		if got := s.unsettled(); got != c.want {
+			t.Errorf("version %s: %q, want %q", c.version, got, c.want)
+		}
+	}
+}
+
+// TestVolumeWithoutNode has a pod with a volume of a driver that runs, and of which the cluster
+// learns only once there is a Node object.
+func TestVolumeWithoutNode(t *testing.T) {
+	pod := spec("u1", always, "app")
+	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+		CSI: &v1.CSIVolumeSource{Driver: "a.test"}}}}
+	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/data"}}
+	s := newScript()
+	s.AgentStarted(s.now)
+	s.model.opts.HasAPIServer = true
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.DriverStarted,
+		Driver: &truth.Driver{Name: "a.test"}})
+	startPlugin(s, "/a", "a.test", "1.0.0")
+	s.setDesired(pod)
+	lacks := func() bool { return s.model.podsInOrder[0].lacksVolume(s.now) }
+	if !lacks() {
+		t.Error("without a Node and a registration, the volume is expected")
+	}
+	registerPlugin(s, "/a")
+	if lacks() {
+		t.Error("a volume of a registered driver is not expected")
+	}
 }

@@ -45,7 +45,7 @@ func (s *Set) Unsettled(now time.Time) iter.Seq[string] {
 		}
 		// Logs come last: listing files costs most.
 		if emit(m.unsettledShutdown()) && emit(m.unsettledTiers()) &&
-			emit(m.unsettledNode()) && emit(m.plugins.unsettled()) && emit(m.unsettledCSI()) &&
+			emit(m.unsettledNode()) && emit(m.unsettledPlugins()) && emit(m.unsettledCSI()) &&
 			emit(m.unsettledDevices()) &&
 			emit(m.unsettledImages()) && emit(m.unsettledObjects(now)) &&
 			settled {
