@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"math"
 	"path/filepath"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -33,10 +35,18 @@ func (n *node) newContainerAPI(s settings) *containerapi.API {
 	return containerapi.New(containerapi.Options{
 		Resolve: n.resolveContainer, Runtime: n.runtime.Runtime(),
 		RuntimeTimeout: c.RuntimeRequestTimeout.Duration,
-		IdleTimeout:    c.StreamingConnectionIdleTimeout.Duration,
+		IdleTimeout:    idleTimeout(c),
 		LogsDir:        c.PodLogsDir, CheckpointsDir: filepath.Join(s.rootDir, "checkpoints"),
 		SplitStreams: c.FeatureGates["PodLogsQuerySplitStreams"], NoCheckpoints: set && !checkpoints,
 	})
+}
+
+// idleTimeout returns how long a stream may be idle. As the kubelet's flag says, 0 means for ever.
+func idleTimeout(c *kubeletconfig.KubeletConfiguration) time.Duration {
+	if timeout := c.StreamingConnectionIdleTimeout.Duration; timeout > 0 {
+		return timeout
+	}
+	return math.MaxInt64
 }
 
 // systemLogDir is the directory that the kubelet serves, whatever podLogsDir is: the parent of
@@ -47,7 +57,7 @@ const systemLogDir = "/var/log"
 func newSystemLogs(c *kubeletconfig.KubeletConfiguration) *nodelog.Server {
 	return nodelog.New(nodelog.Options{
 		Dir: systemLogDir, Query: *c.EnableSystemLogQuery,
-		WriteTimeout: c.StreamingConnectionIdleTimeout.Duration,
+		WriteTimeout: idleTimeout(c),
 	})
 }
 

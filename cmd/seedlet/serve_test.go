@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"seedlet.dev/realworld/porttest"
 )
@@ -96,6 +99,18 @@ func reviews(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(asked) // the client may have disconnected
+}
+
+// A stream may be idle for ever with 0, as the kubelet's flag says.
+func TestIdleTimeout(t *testing.T) {
+	for configured, want := range map[time.Duration]time.Duration{
+		0: math.MaxInt64, -time.Second: math.MaxInt64, time.Minute: time.Minute} {
+		c := &kubeletconfig.KubeletConfiguration{
+			StreamingConnectionIdleTimeout: metav1.Duration{Duration: configured}}
+		if got := idleTimeout(c); got != want {
+			t.Errorf("%v: %v, want %v", configured, got, want)
+		}
+	}
 }
 
 // The secure port with its defaults and an API server: unauthenticated clients are refused, others

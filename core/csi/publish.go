@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -26,7 +27,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	}
 	now := env.Effects.Now()
 	isDone := p != nil && p.State == Done
-	if p != nil && p.isReady() {
+	if p != nil && p.isReady() && !p.Regroup {
 		due := n.republishAt(v, p, env)
 		if due.IsZero() || now.Before(due) {
 			return false, due
@@ -44,9 +45,9 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		v.issue(subjectUse+u.target(), &world.ListMounts{Path: "/"}, env)
 		return true, wake
 	}
-	if isDone && !p.GroupSet {
-		if issued, wake = n.setGroup(v, u, p, env); !p.GroupSet {
-			return issued, wake
+	if isDone && (!p.GroupSet || p.Regroup) {
+		if issued, wake = n.setGroup(v, u, p, env); !p.GroupSet || p.isReady() {
+			return issued, timer.Soonest(wake, n.republishAt(v, p, env))
 		}
 	}
 	if isDone && p.Block && !p.isGiven() {
@@ -166,6 +167,7 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 		p.Fresh, p.State, p.Checked, p.GroupSet = p.State == "", Uncertain, false, false
 		p.LabelsKnown, p.Relabel = false, false
 		p.Bound, p.Held, p.Linked, p.Sized = false, false, false, false
+		p.Regroup = false
 	}
 	v.call(subject, request, env)
 	return time.Time{}, nil
@@ -192,7 +194,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case r.Call == "WriteFile":
 		p.DataWritten = true
 	case r.Call == "ShareWithGroup":
-		p.GroupSet = true
+		p.GroupSet, p.Regroup = true, false
 	case r.Call == "StatPath":
 		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux
 	case r.Call == "BindMount":
@@ -202,7 +204,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case r.Call == "MakeLink":
 		p.Linked = true
 	default:
-		p.State, p.PublishedAt = Done, ev.Time
+		p.State, p.PublishedAt, p.Regroup = Done, ev.Time, p.isReady()
 		if session := n.session(v.Driver); u != nil && session != nil {
 			p.GroupSet = p.GroupSet || !mustSetGroup(v, u, session, env)
 		}
@@ -236,7 +238,9 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 	message := ev.Err.Message
 	switch r.Call {
 	case "ShareWithGroup":
-		p.State = Uncertain
+		if !p.Regroup { // a volume that the pod has stays published
+			p.State = Uncertain
+		}
 		message = fmt.Sprintf("applyFSGroup failed for vol %s: %s", v.Handle, message)
 	case "StatPath":
 		p.State = Uncertain
@@ -270,7 +274,7 @@ func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued boo
 		return false, time.Time{}
 	}
 	if !mustSetGroup(v, u, session, env) {
-		p.GroupSet = true
+		p.GroupSet, p.Regroup = true, false
 		return false, time.Time{}
 	}
 	return true, n.shareWithGroup(v, u, p, env)

@@ -137,8 +137,10 @@ type Publication struct {
 	// Relabel, which is set if their file system has labels that can be changed.
 	LabelsKnown bool `json:"labelsKnown,omitempty"`
 	Relabel     bool `json:"relabel,omitempty"`
-	// GroupSet reports whether the files belong to the group of the pod, if they have to.
+	// GroupSet reports whether the files belonged to the group of the pod, if they had to, before it
+	// got them. Regroup is set once the volume was published again: its driver may have made files.
 	GroupSet    bool       `json:"groupSet,omitempty"`
+	Regroup     bool       `json:"regroup,omitempty"`
 	Group       GroupWatch `json:"group,omitzero"`
 	PublishedAt time.Time  `json:"publishedAt,omitzero"`
 	Removal     Removal    `json:"removal,omitzero"`

@@ -416,6 +416,46 @@ func TestRepublish(t *testing.T) {
 	n.expect("PublishVolume fails", "publish scratch")
 }
 
+// What a driver adds when it publishes a volume again belongs to the group of the pod, too, which
+// has the volume meanwhile, and also after a failure.
+func TestRepublishedFilesGetGroup(t *testing.T) {
+	for _, policy := range []storagev1.FSGroupPolicy{storagev1.FileFSGroupPolicy,
+		storagev1.NoneFSGroupPolicy} {
+		n := newReady(t)
+		spec := noAttach()
+		spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
+		n.setDriverObject(spec)
+		u := inline("a")
+		u.FSGroup = new(int64(7))
+		n.need(u)
+		n.calls = nil
+		n.hold["ShareWithGroup"] = true
+		n.wait(republishPeriod + time.Second)
+		n.expect("publish scratch")
+		if !n.isReady(u) {
+			t.Error("the pod has lost the volume")
+		}
+		if policy == storagev1.NoneFSGroupPolicy {
+			if _, isHeld := n.held["ShareWithGroup"]; isHeld {
+				t.Error("the files of a driver without the policy are given to the group")
+			}
+			continue
+		}
+		n.fail["ShareWithGroup"] = &failure{world.Errorf(world.KindInternal, "", "no"), 1, false}
+		n.release("ShareWithGroup")
+		if !n.isReady(u) || n.node.UseStateOf(&u).Failures != 1 {
+			t.Errorf("after a failure: %+v", n.node.UseStateOf(&u))
+		}
+		n.wait(time.Second)
+		if state := n.node.UseStateOf(&u); state.Failures != 0 {
+			t.Errorf("it is not tried again: %+v", state)
+		}
+		n.expect("group 7")
+		n.wait(republishPeriod)
+		n.expect("publish scratch", "group 7")
+	}
+}
+
 // A token that is due is renewed before its driver gets it. One that cannot be renewed is used
 // until it expires, and no longer.
 func TestRepublishRenewsTokens(t *testing.T) {

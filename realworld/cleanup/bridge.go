@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // BridgeName returns the name of a directory's bridge. The name depends on the directory only, so
@@ -25,18 +26,27 @@ func HasBridge(dir string) bool {
 // FreeSubnet returns a private /24 that overlaps no network of this machine. The search starts at a
 // subnet that depends on the directory, so that concurrent callers do not choose the same.
 func FreeSubnet(dir string) (netip.Prefix, error) {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("listing the networks of this machine: %w", err)
-	}
-	var used []netip.Prefix
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			used = append(used, p)
+	for end := time.Now().Add(addressTime); ; time.Sleep(addressTime / 100) {
+		addrs, err := net.InterfaceAddrs()
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("listing the networks of this machine: %w", err)
+		}
+		var used []netip.Prefix
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				used = append(used, p)
+			}
+		}
+		subnet, err := freeSubnet(dir, used)
+		if err == nil || time.Now().After(end) {
+			return subnet, err
 		}
 	}
-	return freeSubnet(dir, used)
 }
+
+// addressTime is how long it may take to give a bridge its address. Until then the kernel shows it
+// with that of its class, and 10.0.0.0/8 leaves no room for a subnet (see MakeBridge).
+const addressTime = 2 * time.Second
 
 func freeSubnet(dir string, used []netip.Prefix) (netip.Prefix, error) {
 	sum := sha256.Sum256([]byte(dir))

@@ -54,7 +54,8 @@ func (a *API) serveLogs(w http.ResponseWriter, r *http.Request) {
 
 // log is a container log that is being read.
 type log struct {
-	id      string // of the container
+	name    string // the ID of the container after the name of its runtime, as in a status
+	id      string // the same without that name
 	running bool   // when the reading began
 	path    logPath
 	file    *os.File
@@ -72,8 +73,12 @@ func (a *API) openLog(ctx context.Context, names target, query logQuery) (*log, 
 		return nil, err
 	}
 	l := &log{follow: query.follow, scanner: scanner{linesMax: -1}}
-	if l.id, err = logContainerID(names, response.Status, query.previous); err != nil {
+	if l.name, err = logContainerID(names, response.Status, query.previous); err != nil {
 		return nil, err
+	}
+	l.id = l.name
+	if _, id, has := strings.Cut(l.name, "://"); has {
+		l.id = id
 	}
 	if err := a.locate(ctx, l); err != nil {
 		return nil, err
@@ -98,8 +103,8 @@ func (a *API) openLog(ctx context.Context, names target, query logQuery) (*log, 
 	return l, nil
 }
 
-// logContainerID returns the id of the container whose log is requested: the running one, else the
-// last one that has ended; with previous, the one before.
+// logContainerID returns the ID, as in a status, of the container whose log is requested: the
+// running one, else the last one that has ended; with previous, the one before.
 func logContainerID(names target, s *v1.ContainerStatus, previous bool) (string, error) {
 	badRequest := func(format string, args ...any) (string, error) {
 		args = append([]any{names.container, names.pod}, args...)
@@ -139,9 +144,6 @@ func logContainerID(names target, s *v1.ContainerStatus, previous bool) (string,
 	default:
 		return badRequest("container %q in pod %q is waiting to start - no logs yet")
 	}
-	if _, bare, ok := strings.Cut(id, "://"); ok {
-		id = bare
-	}
 	return id, nil
 }
 
@@ -163,15 +165,15 @@ func (a *API) locate(ctx context.Context, l *log) error {
 		&runtimeapi.ContainerStatusRequest{ContainerId: l.id})
 	if status.Code(err) == codes.NotFound {
 		return httpErrorf(http.StatusBadRequest, "unable to retrieve container logs for %s: "+
-			"the runtime has no such container any more", l.id)
+			"the runtime has no such container any more", l.name)
 	}
 	if err != nil {
 		return httpErrorf(http.StatusInternalServerError,
-			"unable to retrieve container logs for %s: %v", l.id, err)
+			"unable to retrieve container logs for %s: %v", l.name, err)
 	}
 	if got := response.GetStatus().GetId(); got != l.id { // its log may be another tenant's
 		return httpErrorf(http.StatusInternalServerError, "unable to retrieve container logs for %s: "+
-			"the runtime has answered about %q", l.id, got)
+			"the runtime has answered about %q", l.name, got)
 	}
 	path := response.GetStatus().GetLogPath()
 	if path == "" {
@@ -236,14 +238,19 @@ func newFlushingWriter(w http.ResponseWriter, idleTimeout time.Duration) *flushi
 
 // send writes and flushes data; without data it sends the header.
 func (c *flushingWriter) send(data []byte) error {
-	// The deadline also replaces the one that the server has for all responses.
+	// The deadline also replaces the one that the server has for all responses. It ends with the
+	// write: HTTP/2 resets a stream at its deadline, also one on which nothing is being written.
 	_ = c.control.SetWriteDeadline(time.Now().Add(c.idleTimeout)) // not all writers support deadlines
 	if len(data) > 0 {
 		if _, err := c.w.Write(data); err != nil {
 			return err
 		}
 	}
-	return c.control.Flush()
+	if err := c.control.Flush(); err != nil {
+		return err
+	}
+	_ = c.control.SetWriteDeadline(time.Time{})
+	return nil
 }
 
 // listRunning returns the running containers; of one container only if an id is given.

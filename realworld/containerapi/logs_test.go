@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -124,18 +125,19 @@ func TestLogContainerID(t *testing.T) {
 		id, err  string
 	}{
 		{"nothing", nil, false, "", container + "is not available"},
-		{"running", &v1.ContainerStatus{State: running, ContainerID: "cri-o://c2"}, false, "c2", ""},
+		{"running", &v1.ContainerStatus{State: running, ContainerID: "cri-o://c2"}, false,
+			"cri-o://c2", ""},
 		{"no previous", &v1.ContainerStatus{State: running, ContainerID: "x://c2"}, true, "",
 			"previous terminated " + container + "not found"},
 		{"previous", &v1.ContainerStatus{State: running, ContainerID: "x://c2",
-			LastTerminationState: ended("x://c1")}, true, "c1", ""},
-		{"ended", &v1.ContainerStatus{State: ended("x://c1")}, false, "c1", ""},
+			LastTerminationState: ended("x://c1")}, true, "x://c1", ""},
+		{"ended", &v1.ContainerStatus{State: ended("x://c1")}, false, "x://c1", ""},
 		{"ended without a container", &v1.ContainerStatus{State: ended(""),
-			LastTerminationState: ended("x://c0")}, false, "c0", ""},
+			LastTerminationState: ended("x://c0")}, false, "x://c0", ""},
 		{"ended without any", &v1.ContainerStatus{State: ended("")}, false, "",
 			container + "is terminated"},
 		{"back-off", &v1.ContainerStatus{State: waiting("CrashLoopBackOff"),
-			LastTerminationState: ended("x://c1")}, false, "c1", ""},
+			LastTerminationState: ended("x://c1")}, false, "x://c1", ""},
 		{"back-off without any", &v1.ContainerStatus{State: waiting("CrashLoopBackOff"),
 			LastTerminationState: ended("")}, false, "", container + "is terminated"},
 		{"creating", &v1.ContainerStatus{State: waiting("ContainerCreating")}, false, "",
@@ -174,10 +176,10 @@ func TestLogErrors(t *testing.T) {
 	n.logs["c1"] = ""
 	expect(400, "has no log")
 	n.statusID = "other"
-	expect(500, "unable to retrieve container logs for c1", `answered about "other"`)
+	expect(500, "unable to retrieve container logs for containerd://c1", `answered about "other"`)
 	n.statusID = ""
 	delete(n.logs, "c1")
-	expect(400, "unable to retrieve container logs for c1")
+	expect(400, "unable to retrieve container logs for containerd://c1")
 	n.logs["c1"] = filepath.Join(n.dir, "pods", appLog)
 	n.write(appLog, "junk\n")
 	expect(200, `unsupported log format: "junk\n"`)
@@ -397,6 +399,30 @@ func TestLogAppears(t *testing.T) {
 	porttest.Eventually(t, "a response", func() bool { return got.Load() != nil })
 	if got.Load() != "one\n" {
 		t.Errorf("got %q", got.Load())
+	}
+}
+
+// A container may write nothing for longer than a stream may be idle.
+func TestFollowOfSilentContainer(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		n := newNode(t, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
+		n.write(appLog, stdoutPrefix+"F one\n")
+		server := httptest.NewUnstartedServer(n.server.Config.Handler)
+		server.EnableHTTP2 = version == 2
+		server.Config.ErrorLog = porttest.ErrorLog(t)
+		server.StartTLS()
+		defer server.Close()
+		defer server.CloseClientConnections()
+		response, err := server.Client().Get(server.URL + webLogs + "?follow=true")
+		if err != nil || response.ProtoMajor != version {
+			t.Fatalf("%v, %+v", err, response)
+		}
+		defer response.Body.Close()
+		f := &tail{t, bufio.NewScanner(response.Body), nil}
+		f.expect("one")
+		time.Sleep(200 * time.Millisecond)
+		n.write(appLog, stdoutPrefix+"F two\n")
+		f.expect("two")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -425,15 +426,23 @@ func TestStreamClientDisconnects(t *testing.T) {
 	}
 }
 
-// Streams end when the API is closed, and when no data moves.
+// Streams end when the API is closed, and when no data moves, unless that may be for ever.
 func TestStreamEnds(t *testing.T) {
 	quick := func(o *Options) { o.IdleTimeout = 100 * time.Millisecond }
+	endless := func(o *Options) { o.IdleTimeout = math.MaxInt64 }
 	for name, setUp := range map[string]struct {
 		options func(*Options)
 		act     func(*node)
 	}{
 		"idle":   {quick, func(*node) {}},
 		"closed": {func(*Options) {}, func(n *node) { n.api.Close() }},
+		"endless": {endless, func(n *node) {
+			time.Sleep(100 * time.Millisecond)
+			if n.api.streams.used() != 1 {
+				n.t.Error("it has ended")
+			}
+			n.api.Close()
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, setUp.options)

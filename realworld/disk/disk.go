@@ -27,19 +27,21 @@ import (
 type Options struct {
 	Clock   clock.Clock
 	Deliver func(world.Event) // receives completions and changes; called from many goroutines
-	// Warn receives, in one line, a problem that prevents watching. The core polls anyway.
+	// Warn receives, in one line, a problem with which the port goes on: files that it cannot watch,
+	// which the core polls, or that cannot be given to a group.
 	Warn func(problem string)
 }
 
 // Port is a world.Port for the file system. Close it when done.
 type Port struct {
+	warn       func(problem string)
 	operations *inflight.Operations
 	watcher    *watcher // nil without inotify
 }
 
 // New returns a port. It always succeeds: without inotify only Watch has no effect.
 func New(opts Options) *Port {
-	p := &Port{operations: inflight.New(opts.Clock, opts.Deliver)}
+	p := &Port{warn: opts.Warn, operations: inflight.New(opts.Clock, opts.Deliver)}
 	w, err := newWatcher(opts)
 	if err != nil {
 		opts.Warn(fmt.Sprintf("files are polled, not watched: %v", err))
@@ -58,21 +60,21 @@ func (p *Port) Do(eff world.Effect) {
 		}
 		return
 	}
-	p.operations.Start(eff, carryOut)
+	p.operations.Start(eff, p.carryOut)
 }
 
 // Cancel implements world.Canceler. Walks through trees end at their next entry.
 func (p *Port) Cancel(id world.OpID) { p.operations.Cancel(id) }
 
 // carryOut carries out an effect. Exactly one of the results is nil.
-func carryOut(ctx context.Context, request any) (any, *world.Error) {
+func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	op := world.CallName(request)
 	if ctx.Err() != nil {
 		return nil, world.Errorf(world.KindCanceled, op, "not begun before its deadline")
 	}
 	body, err := query(ctx, request)
 	if body == nil && err == nil {
-		body, err = &world.Done{}, change(ctx, request)
+		body, err = &world.Done{}, p.change(ctx, request)
 	}
 	if err != nil {
 		return nil, toWorldError(op, err)
@@ -110,7 +112,7 @@ func query(ctx context.Context, request any) (any, error) {
 }
 
 // change carries out an effect that changes the file system.
-func change(ctx context.Context, request any) error {
+func (p *Port) change(ctx context.Context, request any) error {
 	switch m := request.(type) {
 	case *world.MakeDir:
 		return makeDir(m)
@@ -133,7 +135,7 @@ func change(ctx context.Context, request any) error {
 	case *world.RemoveTree:
 		return removeTree(ctx, m.Path)
 	case *world.ShareWithGroup:
-		return shareWithGroup(ctx, m)
+		return shareWithGroup(ctx, m, p.warn)
 	case *world.MountMemory:
 		return mountMemory(m)
 	case *world.BindSubPath:

@@ -30,13 +30,14 @@ type harness struct {
 	changes     []string
 	fence       string // a watched path, see settle
 	lastOp      world.OpID
+	warn        func(problem string)
 }
 
 func newHarness(t *testing.T) *harness {
 	h := &harness{t: t, clock: clock.New(), completions: make(chan world.Event, 64)}
-	h.port = disk.New(disk.Options{Clock: h.clock, Deliver: h.deliver, Warn: func(problem string) {
-		t.Errorf("unexpected warning: %s", problem)
-	}})
+	h.warn = func(problem string) { t.Errorf("unexpected warning: %s", problem) }
+	h.port = disk.New(disk.Options{Clock: h.clock, Deliver: h.deliver,
+		Warn: func(problem string) { h.warn(problem) }})
 	t.Cleanup(h.port.Close)
 	return h
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,8 @@ const (
 	groupDirectory = 0o2110 // setgid: new files in the directory get the group
 )
 
-// shareWithGroup gives a group access to a tree.
-func shareWithGroup(ctx context.Context, m *world.ShareWithGroup) error {
+// shareWithGroup gives a group access to a tree. It warns of files that cannot be changed.
+func shareWithGroup(ctx context.Context, m *world.ShareWithGroup, warn func(string)) error {
 	root, err := statChild(nil, m.Path)
 	if err != nil {
 		return err
@@ -37,6 +38,10 @@ func shareWithGroup(ctx context.Context, m *world.ShareWithGroup) error {
 	}
 	w := walker{ctx: ctx, visit: s.share}
 	err = w.walkTree(m.Path)
+	if s.refused > 0 {
+		warn(fmt.Sprintf("%d files of %s are not given to group %d, such as %s", s.refused, m.Path, s.gid,
+			s.refusal))
+	}
 	if err == nil || s.shared == 0 || ctx.Err() != nil {
 		return err // after a deadline the kind already means an unknown outcome
 	}
@@ -48,6 +53,9 @@ type sharer struct {
 	gid    int
 	bits   uint32 // added to the modes
 	shared int    // number of files
+	// refused is the number of files that cannot be changed, and refusal why the first one cannot be.
+	refused int
+	refusal string
 }
 
 // sharedMode returns the mode that a file must have; false if it has none, such as a link.
@@ -73,13 +81,18 @@ func (s *sharer) share(f entry) error {
 	}
 	defer file.Close()
 	if err := s.apply(file); err != nil {
-		return &os.PathError{Op: "share", Path: f.path(), Err: err}
+		if s.refused++; s.refused == 1 {
+			s.refusal = fmt.Sprintf("%q: %v", f.path(), err)
+		}
+		return nil
 	}
 	s.shared++
 	return nil
 }
 
-// apply changes the group, and then the mode, because changing the group may clear mode bits.
+// apply changes the group, and then the mode, because changing the group may clear mode bits. A
+// file that refuses either may still be readable for the pod: an immutable one, or one of an NFS
+// server with root_squash. Upstream: changeFilePermission in pkg/volume/volume_linux.go.
 func (s *sharer) apply(file *os.File) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {

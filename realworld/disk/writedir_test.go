@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +47,34 @@ func TestShareWithGroupKeepsBits(t *testing.T) {
 		if err != nil || info.Mode() != want || info.Sys().(*syscall.Stat_t).Gid != 4711 {
 			t.Errorf("%s has mode %v, %v, want %v", path, info.Mode(), err, want)
 		}
+	}
+}
+
+// Files that refuse to be changed do not keep a pod from the others.
+func TestShareWithGroupOfImmutableFile(t *testing.T) {
+	var warnings []string
+	h := newHarness(t)
+	h.warn = func(problem string) { warnings = append(warnings, problem) }
+	dir := t.TempDir()
+	fixed, free := filepath.Join(dir, "a-fixed"), filepath.Join(dir, "free")
+	write(t, fixed, "x")
+	write(t, free, "x")
+	setImmutable(t, fixed, true)
+	defer setImmutable(t, fixed, false)
+	h.must(&world.ShareWithGroup{Path: dir, GID: 4711})
+	for path, want := range map[string]uint32{fixed: 0, free: 4711, dir: 4711} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gid := info.Sys().(*syscall.Stat_t).Gid; gid != want {
+			t.Errorf("%s has group %d, want %d", path, gid, want)
+		}
+	}
+	want := fmt.Sprintf("1 files of %s are not given to group 4711, such as %q: "+
+		"operation not permitted", dir, fixed)
+	if !slices.Equal(warnings, []string{want}) {
+		t.Errorf("warned of %q, want %q", warnings, want)
 	}
 }
 

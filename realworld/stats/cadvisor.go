@@ -68,10 +68,19 @@ func (s *Source) measureContainers(ctx context.Context) *cgroupSample {
 		}
 	}
 	found.all = t.all
+	s.fillSandboxImages(ctx, t.sandboxes)
 	if len(without) > 0 {
 		found.runtimeMetrics, found.err = s.requestRuntimeMetrics(ctx, without)
 	}
 	return found
+}
+
+// fillSandboxImages sets the images of sandboxes. A slow runtime holds up the page for a bounded
+// time.
+func (s *Source) fillSandboxImages(ctx context.Context, sandboxes []*cgroupStats) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeTimeout)
+	defer cancel()
+	s.sandboxImages.fill(ctx, s.opts.Runtime, sandboxes)
 }
 
 // collector measures one cgroup after the other.
@@ -81,6 +90,7 @@ type collector struct {
 	hasPressure bool
 	visited     map[string]bool
 	all         []*cgroupStats
+	sandboxes   []*cgroupStats // of all
 }
 
 // collect measures one cgroup. It returns nil if the cgroup no longer exists or was measured
@@ -121,6 +131,7 @@ func (t *collector) collectPod(pod *v1.Pod, at string) {
 			c.container, c.image, c.spec.StartTime = run.name, run.image, run.since.Time
 		} else if len(pids) > 0 {
 			carrier, pid = c, pids[0]
+			t.sandboxes = append(t.sandboxes, c)
 		}
 		if len(pids) > 0 && pid == 0 {
 			pid = pids[0]

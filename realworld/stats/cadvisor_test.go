@@ -104,7 +104,7 @@ func TestCadvisor(t *testing.T) {
 		`container_memory_working_set_bytes{container="",` + below + `",image="",name="",` + pod +
 			`}`: "200000",
 		`container_network_receive_bytes_total{container="",` + below +
-			`/s1",image="",interface="eth0",name="s1",` + pod + `}`: "100",
+			`/s1",image="registry.test/pause:3",interface="eth0",name="s1",` + pod + `}`: "100",
 		`container_memory_working_set_bytes{container="",id="/kubepods",` + none: "2e+06",
 		`container_network_transmit_bytes_total{container="",id="/",image="",interface="eth0",` +
 			`name="",namespace="",pod=""}`: "50",

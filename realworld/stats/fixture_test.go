@@ -160,6 +160,7 @@ type runtime struct {
 	containers func(context.Context) ([]*runtimeapi.ContainerStats, error)
 	images     []*runtimeapi.FilesystemUsage
 	metrics    func() ([]*runtimeapi.MetricDescriptor, []*runtimeapi.PodSandboxMetrics, error)
+	sandbox    func(id string) (info string, err error)
 }
 
 func (r *runtime) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest,
@@ -175,6 +176,20 @@ func (r *runtime) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSand
 	...grpc.CallOption) (*runtimeapi.ListPodSandboxMetricsResponse, error) {
 	_, all, err := r.metrics()
 	return &runtimeapi.ListPodSandboxMetricsResponse{PodMetrics: all}, err
+}
+
+// PodSandboxStatus answers as containerd does.
+func (r *runtime) PodSandboxStatus(_ context.Context, m *runtimeapi.PodSandboxStatusRequest,
+	_ ...grpc.CallOption) (*runtimeapi.PodSandboxStatusResponse, error) {
+	info, err := `{"pid":77,"image":"registry.test/pause:3"}`, error(nil)
+	if r.sandbox != nil {
+		info, err = r.sandbox(m.PodSandboxId)
+	}
+	response := &runtimeapi.PodSandboxStatusResponse{}
+	if m.Verbose {
+		response.Info = map[string]string{"info": info}
+	}
+	return response, err
 }
 
 func (r *runtime) ListPodSandboxStats(ctx context.Context,

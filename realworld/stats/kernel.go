@@ -27,7 +27,8 @@ func hasPressure(proc string) bool {
 // hostPID is the process that is in the host's network namespace.
 const hostPID = 1
 
-// defaultInterface is the interface whose counters the summary repeats at its top level.
+// defaultInterface is the interface whose counters the summary repeats at its top level. Without it
+// there are none, as upstream (cadvisorInfoToNetworkStats in pkg/kubelet/stats/helper.go).
 const defaultInterface = "eth0"
 
 // networkOfProcess returns the counters of the network interfaces in the network namespace of a
@@ -45,9 +46,6 @@ func networkOfProcess(proc string, pid int, at time.Time) *statsapi.NetworkStats
 		if i.Name == defaultInterface {
 			n.InterfaceStats = stats
 		}
-	}
-	if n.Name == "" {
-		n.InterfaceStats = n.Interfaces[0]
 	}
 	return n
 }

@@ -95,7 +95,8 @@ type Source struct {
 	// measureTree measures one tree; tests replace it.
 	measureTree func(context.Context, string) (*world.TreeMeasured, error)
 	// rates is used only by the goroutine that measures usage, of which there is one at a time.
-	rates rates
+	rates         rates
+	sandboxImages sandboxImages
 }
 
 // New returns a source. It measures nothing before the first request.

@@ -219,6 +219,16 @@ func TestManyInterfaces(t *testing.T) {
 	}
 }
 
+// A machine without eth0 has no default interface.
+func TestNoDefaultInterface(t *testing.T) {
+	b := newBench(t)
+	b.lay(map[string]string{"proc/1/net/dev": "  ens3: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n"})
+	n := networkOfProcess(b.opts.Roots.Proc, hostPID, noon)
+	if len(n.Interfaces) != 1 || n.Name != "" || n.RxBytes != nil {
+		t.Errorf("got %+v, want no default interface", n)
+	}
+}
+
 // A rate exists from the second sample on, the runtime's own at once.
 func TestSummaryRates(t *testing.T) {
 	b := busy(t)

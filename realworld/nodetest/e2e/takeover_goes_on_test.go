@@ -35,8 +35,9 @@ func (c *takeOverSuite) checkGoesOn(t *testing.T, name string) {
 	c.checkImageChange(t, name, fmt.Sprintf("seedlet/statue:v%d", replicas))
 	if byAgent {
 		spec := strings.ReplaceAll(takeOverPods["hooked"], "hooked", "late")
-		err := c.cluster.Apply(t.Context(), c.manifest("apiVersion: v1\nkind: Pod\nmetadata: "+
-			"{name: late, namespace: town}\nspec:\n  terminationGracePeriodSeconds: 5"+spec))
+		err := c.cluster.Apply(t.Context(), c.manifest(fmt.Sprintf("apiVersion: v1\nkind: Pod\n"+
+			"metadata: {name: late, namespace: town}\nspec:\n  terminationGracePeriodSeconds: %d%s",
+			hookTime, spec)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,6 +48,10 @@ func (c *takeOverSuite) checkGoesOn(t *testing.T, name string) {
 	})
 	c.waitSettled(t, 0)
 }
+
+// hookTime is the grace period, in seconds, of the pods with a preStop hook: on a busy machine it
+// may take ten of them.
+const hookTime = 60
 
 // checkDeletion deletes a pod with a preStop hook, which leaves nothing.
 func (c *takeOverSuite) checkDeletion(t *testing.T, name, victim string) {

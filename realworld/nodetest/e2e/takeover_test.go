@@ -145,8 +145,12 @@ func (c *takeOverSuite) makePods(t *testing.T) {
 	}
 	var pods strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(takeOverPods)) {
+		seconds := 5
+		if name == "hooked" {
+			seconds = hookTime
+		}
 		fmt.Fprintf(&pods, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: town, "+
-			"labels: {app: %[1]s}}\nspec:\n  terminationGracePeriodSeconds: 5%s\n", name,
+			"labels: {app: %[1]s}}\nspec:\n  terminationGracePeriodSeconds: %d%s\n", name, seconds,
 			takeOverPods[name])
 	}
 	if err := c.cluster.Apply(t.Context(), c.manifest(takeOverObjects+"---\n"+takeOverWorkloads+
