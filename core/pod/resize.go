@@ -426,7 +426,11 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 		return true
 	}
 	if unsettled {
-		return p.updateContainers(env, w)
+		issued := p.updateContainers(env, w)
+		if r.Failures > 0 {
+			w.waitUntil(r.NotBefore) // set by what has just failed without an operation
+		}
+		return issued
 	}
 	if r.Failures, r.NotBefore = 0, (time.Time{}); r.InProgress != nil {
 		p.recordEvent(env, "", normal, "ResizeCompleted", "%s",

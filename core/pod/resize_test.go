@@ -155,6 +155,9 @@ func TestResizeBelowUsage(t *testing.T) {
 		`set container "web" memory limit (20971520) below current usage (31457280)` {
 		t.Fatalf("in progress: %+v", s)
 	}
+	if want := r.now.Add(failureBackoffInitial); !r.wake.Equal(want) {
+		t.Errorf("tried again at %v, want %v", r.wake, want)
+	}
 	r.now = r.now.Add(time.Minute)
 	r.expect("measure")
 	r.allocate("1", "40Mi")
