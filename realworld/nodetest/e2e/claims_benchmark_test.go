@@ -28,6 +28,7 @@ func BenchmarkThirtyClaims(b *testing.B) {
 		return c.timeAgent(b, c.pods())
 	})
 	c.waitReleased(b)
+	c.driver.Stop()
 	c.checkNothingLeft(b)
 	c.agent.signalAndWait(b, syscall.SIGTERM)
 }
