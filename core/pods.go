@@ -238,8 +238,9 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 			a.reapplyAPIPod(p.FullName(), a.state.Now)
 		}
 	}
-	if p.FullyRemoved || held && !p.HoldsNameOrPorts() {
-		a.enqueueNamesakes(p)
+	a.enqueueNamesakes(p, held)
+	if p.Stage == pod.Syncing && stage == pod.Terminated { // it runs again after a shutdown
+		a.recordAllocation(p, "")
 	}
 	// One that may run again after a shutdown keeps what it holds.
 	hasTerminated := p.Stage != stage && p.Stage == pod.Terminated && !p.HoldsResources()
@@ -296,12 +297,16 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 
 // enqueueNamesakes enqueues the other pods of the same full name, and the mirror of that name,
 // which may wait for the pod to end.
-func (a *Agent) enqueueNamesakes(p *pod.Pod) {
-	if a.state.HasAPIServer {
+func (a *Agent) enqueueNamesakes(p *pod.Pod, held bool) {
+	if !p.FullyRemoved && p.HoldsNameOrPorts() {
+		return
+	}
+	if a.state.HasAPIServer && (p.FullyRemoved || held) {
 		a.queue.enqueue(mirror.Key(p.FullName()))
 	}
+	// An event may have freed the name before the plan: one that waits for it is planned in any case.
 	for _, uid := range a.podUIDsByName[p.FullName()] {
-		if uid != p.UID {
+		if uid != p.UID && (p.FullyRemoved || held || a.state.Pods[uid].WaitingForName) {
 			a.enqueuePod(uid)
 		}
 	}

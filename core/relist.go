@@ -59,6 +59,7 @@ func (a *Agent) applyRelist() {
 		if p.Spec == nil && !p.NoLongerDesired && !first && a.hasListedEverything() &&
 			len(s.PendingAPIPods) == 0 && !a.isLeftAlone(p) && !a.isSetAside(uid) {
 			p.ClearDesired(s.Now) // only now: all sources were listed
+			a.enqueuePod(uid)
 		}
 	}
 	a.workOn("")

@@ -286,6 +286,9 @@ func (a *Agent) decideResize(p *pod.Pod, trigger string) {
 	case p.Resize.Granted != nil:
 		p.ApplyGrant(a.podEnvFor(p))
 		a.activeInLoop.forget()
+		if p.Resize.Desired != nil { // a newer one that has come meanwhile
+			a.retryResizes("")
+		}
 	default:
 		d := a.checkResize(p)
 		if d.reason == "" && !a.allocate(p.UID, allocation.Of(p.Resize.Desired)) {

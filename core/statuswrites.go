@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/podstatus"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 )
@@ -52,6 +53,9 @@ func (a *Agent) planStatus(uid string) time.Time {
 		a.queue.enqueue(mirror.Key(p.FullName()))
 	}
 	wake := s.StatusWriter.Plan(uid, desired, &a.effects)
+	if s.Shutdown.UnderWay() && s.StatusWriter.IsTerminalWritten(uid) {
+		a.queue.enqueue(shutdown.Owner) // the answer of the write may have been lost
+	}
 	if p != nil {
 		wake = timer.Soonest(wake, a.releaseRuns(p, desired.Status))
 	}

@@ -1950,12 +1950,10 @@ var mutants = []mutant{
 		scenario: "resize", seeds: "1-300",
 	},
 	{
-		name: "a resize counts as complete when the cgroup of the pod has it",
-		file: "core/pod/resize.go",
-		old: "	if unsettled {\n		return p.updateContainers(env, w)\n	}\n" +
-			"	if r.Failures",
-		new: "	if unsettled && r.InProgress == nil {\n" +
-			"		return p.updateContainers(env, w)\n	}\n	if r.Failures",
+		name:     "a resize counts as complete when the cgroup of the pod has it",
+		file:     "core/pod/resize.go",
+		old:      "	if unsettled {\n		issued",
+		new:      "	if unsettled && r.InProgress == nil {\n		issued",
 		scenario: "resize", seeds: "1-300",
 	},
 	{
@@ -3032,6 +3030,13 @@ var mutants = []mutant{
 		old:      "			p.PublishedAt = ev.Time // the next attempt follows its back-off\n",
 		new:      "			p.PublishedAt = ev.Time.AddDate(1, 0, 0)\n",
 		scenario: "ephemeral-claims", seeds: "1-30",
+	},
+	{ // csi-republish
+		name:     "a volume that is published again keeps the groups of its files",
+		file:     "core/csi/publish.go",
+		old:      "p.State, p.PublishedAt, p.Regroup = Done, ev.Time, p.isReady()",
+		new:      "p.State, p.PublishedAt = Done, ev.Time",
+		scenario: "ephemeral-claims", seeds: "1-40",
 	},
 	{ // csi-republish
 		name: "the Secret of a volume that is published is not watched",

@@ -67,6 +67,7 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		PullUsers: r.plan.PrivateImages, PullPolicy: pullPolicy(kubelet),
 		UserAnnotation: userAnnotation(node), NodePulls: nodePulls(node, r.plan.PrivateImages),
 		ClockSkew: r.clocks.runtimeSkew, DateOffset: r.clocks.dateOffset, ReadFile: r.read,
+		GroupOf:         r.groupOf,
 		Allocatable:     allocatable(node, kubelet),
 		ChangeDetection: changeDetection(kubelet),
 		RegisteredNode:  registeredNode(node, kubelet),
@@ -181,6 +182,14 @@ func (r *run) files(dir string) iter.Seq[oracle.File] {
 }
 
 func (r *run) read(path string) ([]byte, bool) { return r.disk.Read(path) }
+
+func (r *run) groupOf(path string) (gid int64, exists bool) {
+	if !r.disk.Exists(path) {
+		return 0, false
+	}
+	_, gid = r.disk.ModeAndGroup(path)
+	return gid, true
+}
 
 func (r *run) usage(path string) int64 { return r.disk.Usage(path) }
 

@@ -231,7 +231,7 @@ type Compress struct {
 // Modes gain 0660, or 0440 if ReadOnly is set, and directories also gain 02110; no mode bit is
 // removed. The root is changed last, so that OnRootMismatch detects an unfinished earlier
 // operation. Links are not followed and other mounts are not entered. It completes with Done, also
-// if files refuse a change, as those of a read-only file system do.
+// if files refuse a change, as those of a read-only file system do; nothing finds these again.
 type ShareWithGroup struct {
 	Path     string `json:"path"`
 	GID      int64  `json:"gid"`

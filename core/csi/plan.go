@@ -47,7 +47,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	if !n.Search.Passed {
 		return wake
 	}
-	if !env.CleansUp && len(v.Publications) >= len(v.Uses) { // nothing else plans it once it does
+	if v.mayBecomeUnneeded(env) { // nothing else plans it once it is
 		wake = env.Effects.Now().Add(listedPeriod)
 	}
 	n.watchSecrets(v, env)
@@ -77,6 +77,20 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 		}
 	}
 	return timer.Soonest(wake, n.planExpansion(v, env))
+}
+
+// mayBecomeUnneeded reports whether the volume may have to be released without a pod that says so:
+// before all pods were listed, or if it was found published for a pod that is known and waits.
+func (v *Volume) mayBecomeUnneeded(env *Env) bool {
+	if !env.CleansUp {
+		return len(v.Publications) >= len(v.Uses)
+	}
+	for target, p := range v.Publications { //ordered: whether there is one
+		if v.Uses[target] == nil && !p.Released && env.IsKnownPod(p.UID) {
+			return true
+		}
+	}
+	return false
 }
 
 // keepFound keeps the publications that were found mounted and whose pods have containers, and the

@@ -27,10 +27,11 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	}
 	now := env.Effects.Now()
 	isDone := p != nil && p.State == Done
-	if p != nil && p.isReady() && !p.Regroup {
+	if p != nil && p.isReady() {
 		due := n.republishAt(v, p, env)
 		if due.IsZero() || now.Before(due) {
-			return false, due
+			issued, wake = n.regroup(v, u, p, env)
+			return issued, timer.Soonest(wake, due)
 		}
 	}
 	if u.Attempts.isWaiting(now, &wake) {
@@ -45,9 +46,9 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		v.issue(subjectUse+u.target(), &world.ListMounts{Path: "/"}, env)
 		return true, wake
 	}
-	if isDone && (!p.GroupSet || p.Regroup) {
-		if issued, wake = n.setGroup(v, u, p, env); !p.GroupSet || p.isReady() {
-			return issued, timer.Soonest(wake, n.republishAt(v, p, env))
+	if isDone && !p.GroupSet {
+		if issued, wake = n.setGroup(v, u, p, env); !p.GroupSet {
+			return issued, wake
 		}
 	}
 	if isDone && p.Block && !p.isGiven() {
@@ -266,8 +267,21 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 	}
 }
 
+// regroup gives the files of a volume that was published again to the group of its pod, which has
+// it meanwhile, and returns when to plan again.
+func (n *Node) regroup(v *Volume, u *Use, p *Publication, env *Env) (issued bool, wake time.Time) {
+	if !p.Regroup || u.Attempts.isWaiting(env.Effects.Now(), &wake) {
+		return false, wake
+	}
+	if issued, wake = n.setGroup(v, u, p, env); !p.Regroup {
+		u.Attempts.succeed() // an attempt that has failed counts no more
+		env.EnqueuePod(u.UID)
+	}
+	return issued, wake
+}
+
 // setGroup gives the files of a published volume to the group of its pod, if they have to be, and
-// returns when to plan again.
+// returns when to plan again. Without a registered driver it is planned again once there is one.
 func (n *Node) setGroup(v *Volume, u *Use, p *Publication, env *Env) (issued bool, wake time.Time) {
 	session := n.session(v.Driver)
 	if _, known := env.driverObject(v.Driver); !known || session == nil {

@@ -214,7 +214,7 @@ func (n *Node) HandleSearchCompletion(id world.OpID, ev world.Event, env *Env) {
 			n.noteData(&item, &world.FilesRead{}, env)
 		}
 	}
-	if s.Complete() {
+	if s.Passed {
 		n.finishSearch(env)
 	}
 }

@@ -138,7 +138,8 @@ type Publication struct {
 	LabelsKnown bool `json:"labelsKnown,omitempty"`
 	Relabel     bool `json:"relabel,omitempty"`
 	// GroupSet reports whether the files belonged to the group of the pod, if they had to, before it
-	// got them. Regroup is set once the volume was published again: its driver may have made files.
+	// got them. Regroup is set from when the volume was published again, as its driver may have made
+	// files, until they were given to the group.
 	GroupSet    bool       `json:"groupSet,omitempty"`
 	Regroup     bool       `json:"regroup,omitempty"`
 	Group       GroupWatch `json:"group,omitzero"`

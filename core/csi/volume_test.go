@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -453,6 +454,70 @@ func TestRepublishedFilesGetGroup(t *testing.T) {
 		n.expect("group 7")
 		n.wait(republishPeriod)
 		n.expect("publish scratch", "group 7")
+	}
+}
+
+// A volume that has to be given to a group, or to be published again, while its driver is not
+// registered, waits for that without being planned all the time.
+func TestRepublishWithoutRegistration(t *testing.T) {
+	for _, isFirst := range []bool{true, false} {
+		n := newReady(t)
+		spec, policy := noAttach(), storagev1.FileFSGroupPolicy
+		spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
+		n.setDriverObject(spec)
+		u := inline("a")
+		u.FSGroup = new(int64(7))
+		if !isFirst {
+			n.need(u)
+		}
+		n.hold["PublishVolume"] = true
+		if n.need(u); !isFirst {
+			n.wait(republishPeriod + time.Second)
+		}
+		n.observe()
+		n.release("PublishVolume")
+		n.wait(5 * time.Minute)
+		if wake := n.wakes[VolumeKey(UniqueName(driverName, u.Handle))]; !wake.IsZero() &&
+			!wake.After(n.now) {
+			t.Errorf("planned at %v, it is %v", wake, n.now)
+		}
+		if n.calls = nil; n.register() == nil || !n.isReady(u) {
+			t.Error("not ready once the driver is registered again")
+		}
+		n.wait(republishPeriod)
+		if !slices.Contains(n.calls, "group 7") {
+			t.Errorf("calls %q, want the group set", n.calls)
+		}
+	}
+}
+
+// A group that cannot be set keeps a volume from nothing: it is published again all the same.
+func TestRepublishThoughGroupFails(t *testing.T) {
+	n := newReady(t)
+	spec, policy := noAttach(), storagev1.FileFSGroupPolicy
+	spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
+	n.setDriverObject(spec)
+	u := inline("a")
+	u.FSGroup = new(int64(7))
+	n.need(u)
+	n.fail["ShareWithGroup"] = &failure{world.Errorf(world.KindInternal, "", "no"), -1, false}
+	n.calls = nil
+	n.wait(5*republishPeriod + 10*time.Second)
+	published := 0
+	for _, call := range n.calls {
+		if call == "publish scratch" {
+			published++
+		}
+	}
+	if state := n.node.UseStateOf(&u); published < 4 || !state.Ready || // after a back-off
+		!strings.Contains(state.Problem, "applyFSGroup failed") {
+		t.Errorf("published %d times in five minutes; %+v", published, state)
+	}
+	none := storagev1.NoneFSGroupPolicy
+	spec.FSGroupPolicy, spec.RequiresRepublish = &none, nil
+	n.setDriverObject(spec)
+	if n.wait(2 * republishPeriod); n.node.UseStateOf(&u).Problem != "" {
+		t.Errorf("the group is not needed any more: %+v", n.node.UseStateOf(&u))
 	}
 }
 

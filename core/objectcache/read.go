@@ -234,7 +234,7 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 			if !wasFailing {
 				w.FailingSince = ev.Time
 			}
-			return w, awaited && !wasFailing
+			return w, awaited // one that waits for this read goes on with what is known
 		}
 	}
 	w.Read.AsOf = r.IssuedAt

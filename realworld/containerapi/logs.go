@@ -37,6 +37,8 @@ func (a *API) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 	defer log.close()
 	out := newFlushingWriter(w, a.opts.IdleTimeout)
+	out.pauses = query.follow
+	defer out.setDeadline() // of what ends the response
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if out.send(nil) != nil { // the client of a silent container must get the status code
@@ -54,14 +56,14 @@ func (a *API) serveLogs(w http.ResponseWriter, r *http.Request) {
 
 // log is a container log that is being read.
 type log struct {
-	name    string // the ID of the container after the name of its runtime, as in a status
-	id      string // the same without that name
-	running bool   // when the reading began
-	path    logPath
-	file    *os.File
-	scanner scanner
-	printer *printer
-	follow  bool
+	statusID string // of the container, as in a status: containerd://ID
+	id       string // without the name of the runtime
+	running  bool   // when the reading began
+	path     logPath
+	file     *os.File
+	scanner  scanner
+	printer  *printer
+	follow   bool
 }
 
 func (l *log) close() { _ = l.file.Close() } // it was only read
@@ -73,11 +75,11 @@ func (a *API) openLog(ctx context.Context, names target, query logQuery) (*log, 
 		return nil, err
 	}
 	l := &log{follow: query.follow, scanner: scanner{linesMax: -1}}
-	if l.name, err = logContainerID(names, response.Status, query.previous); err != nil {
+	if l.statusID, err = logContainerID(names, response.Status, query.previous); err != nil {
 		return nil, err
 	}
-	l.id = l.name
-	if _, id, has := strings.Cut(l.name, "://"); has {
+	l.id = l.statusID
+	if _, id, has := strings.Cut(l.statusID, "://"); has {
 		l.id = id
 	}
 	if err := a.locate(ctx, l); err != nil {
@@ -165,15 +167,15 @@ func (a *API) locate(ctx context.Context, l *log) error {
 		&runtimeapi.ContainerStatusRequest{ContainerId: l.id})
 	if status.Code(err) == codes.NotFound {
 		return httpErrorf(http.StatusBadRequest, "unable to retrieve container logs for %s: "+
-			"the runtime has no such container any more", l.name)
+			"the runtime has no such container any more", l.statusID)
 	}
 	if err != nil {
 		return httpErrorf(http.StatusInternalServerError,
-			"unable to retrieve container logs for %s: %v", l.name, err)
+			"unable to retrieve container logs for %s: %v", l.statusID, err)
 	}
 	if got := response.GetStatus().GetId(); got != l.id { // its log may be another tenant's
 		return httpErrorf(http.StatusInternalServerError, "unable to retrieve container logs for %s: "+
-			"the runtime has answered about %q", l.name, got)
+			"the runtime has answered about %q", l.statusID, got)
 	}
 	path := response.GetStatus().GetLogPath()
 	if path == "" {
@@ -230,17 +232,24 @@ type flushingWriter struct {
 	w           http.ResponseWriter
 	control     *http.ResponseController
 	idleTimeout time.Duration
+	// pauses is set if nothing may be written for long. HTTP/2 resets a stream at its deadline even
+	// if nothing is being written.
+	pauses bool
 }
 
 func newFlushingWriter(w http.ResponseWriter, idleTimeout time.Duration) *flushingWriter {
-	return &flushingWriter{w, http.NewResponseController(w), idleTimeout}
+	return &flushingWriter{w: w, control: http.NewResponseController(w), idleTimeout: idleTimeout}
+}
+
+// setDeadline sets the time until which the client has to read what is written. It also replaces
+// the deadline that the server has for all responses.
+func (c *flushingWriter) setDeadline() {
+	_ = c.control.SetWriteDeadline(time.Now().Add(c.idleTimeout)) // not all writers support deadlines
 }
 
 // send writes and flushes data; without data it sends the header.
 func (c *flushingWriter) send(data []byte) error {
-	// The deadline also replaces the one that the server has for all responses. It ends with the
-	// write: HTTP/2 resets a stream at its deadline, also one on which nothing is being written.
-	_ = c.control.SetWriteDeadline(time.Now().Add(c.idleTimeout)) // not all writers support deadlines
+	c.setDeadline()
 	if len(data) > 0 {
 		if _, err := c.w.Write(data); err != nil {
 			return err
@@ -249,7 +258,9 @@ func (c *flushingWriter) send(data []byte) error {
 	if err := c.control.Flush(); err != nil {
 		return err
 	}
-	_ = c.control.SetWriteDeadline(time.Time{})
+	if c.pauses {
+		_ = c.control.SetWriteDeadline(time.Time{})
+	}
 	return nil
 }
 

@@ -407,18 +407,7 @@ func TestFollowOfSilentContainer(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		n := newNode(t, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
 		n.write(appLog, stdoutPrefix+"F one\n")
-		server := httptest.NewUnstartedServer(n.server.Config.Handler)
-		server.EnableHTTP2 = version == 2
-		server.Config.ErrorLog = porttest.ErrorLog(t)
-		server.StartTLS()
-		defer server.Close()
-		defer server.CloseClientConnections()
-		response, err := server.Client().Get(server.URL + webLogs + "?follow=true")
-		if err != nil || response.ProtoMajor != version {
-			t.Fatalf("%v, %+v", err, response)
-		}
-		defer response.Body.Close()
-		f := &tail{t, bufio.NewScanner(response.Body), nil}
+		f := n.followBy(t, version)
 		f.expect("one")
 		time.Sleep(200 * time.Millisecond)
 		n.write(appLog, stdoutPrefix+"F two\n")
@@ -428,15 +417,31 @@ func TestFollowOfSilentContainer(t *testing.T) {
 
 // A client that reads nothing is disconnected after the idle timeout.
 func TestClientReadsNothing(t *testing.T) {
-	n := newNode(t, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
-	n.write(appLog, strings.Repeat(stdoutPrefix+"F "+strings.Repeat("x", 1000)+"\n", 20_000))
-	n.follow(webLogs + "?follow=true")
-	porttest.Eventually(t, "the request is served", func() bool {
-		return n.api.logs.used() == 1
-	})
-	porttest.Eventually(t, "the request has ended", func() bool {
-		return n.api.logs.used() == 0
-	})
+	for _, version := range []int{1, 2} {
+		n := newNode(t, func(o *Options) { o.IdleTimeout = 50 * time.Millisecond })
+		n.write(appLog, strings.Repeat(stdoutPrefix+"F "+strings.Repeat("x", 1000)+"\n", 20_000))
+		n.followBy(t, version)
+		porttest.Eventually(t, "the request has ended", func() bool {
+			return n.api.logs.used() == 0
+		})
+	}
+}
+
+// followBy follows the log by a version of HTTP, and returns once it is being served.
+func (n *node) followBy(t *testing.T, version int) *tail {
+	t.Helper()
+	server := httptest.NewUnstartedServer(n.server.Config.Handler)
+	server.EnableHTTP2 = version == 2
+	server.Config.ErrorLog = porttest.ErrorLog(t)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	response, err := server.Client().Get(server.URL + webLogs + "?follow=true")
+	if err != nil || response.ProtoMajor != version {
+		t.Fatalf("%v, %+v", err, response)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() }) // what is left is not read
+	return &tail{t, bufio.NewScanner(response.Body), nil}
 }
 
 func TestTooManyLogs(t *testing.T) {

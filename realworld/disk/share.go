@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -39,8 +40,8 @@ func shareWithGroup(ctx context.Context, m *world.ShareWithGroup, warn func(stri
 	w := walker{ctx: ctx, visit: s.share}
 	err = w.walkTree(m.Path)
 	if s.refused > 0 {
-		warn(fmt.Sprintf("%d files of %s are not given to group %d, such as %s", s.refused, m.Path, s.gid,
-			s.refusal))
+		warn(fmt.Sprintf("%d files of %s cannot be shared with group %d, such as %s", s.refused, m.Path,
+			s.gid, s.refusal))
 	}
 	if err == nil || s.shared == 0 || ctx.Err() != nil {
 		return err // after a deadline the kind already means an unknown outcome
@@ -80,19 +81,27 @@ func (s *sharer) share(f entry) error {
 		return err
 	}
 	defer file.Close()
-	if err := s.apply(file); err != nil {
+	if err := s.apply(file); isRefusal(err) {
 		if s.refused++; s.refused == 1 {
 			s.refusal = fmt.Sprintf("%q: %v", f.path(), err)
 		}
 		return nil
+	} else if err != nil {
+		return &os.PathError{Op: "share", Path: f.path(), Err: err}
 	}
 	s.shared++
 	return nil
 }
 
-// apply changes the group, and then the mode, because changing the group may clear mode bits. A
-// file that refuses either may still be readable for the pod: an immutable one, or one of an NFS
-// server with root_squash. Upstream: changeFilePermission in pkg/volume/volume_linux.go.
+// isRefusal reports whether a file can never be changed, as an immutable one, or one of an NFS
+// server with root_squash. It may still be readable for the pod.
+func isRefusal(err error) bool {
+	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) ||
+		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL)
+}
+
+// apply changes the group, and then the mode, because changing the group may clear mode bits. The
+// mode of a file that refuses the group stays: it would give more rights to another group.
 func (s *sharer) apply(file *os.File) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {

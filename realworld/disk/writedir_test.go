@@ -71,7 +71,7 @@ func TestShareWithGroupOfImmutableFile(t *testing.T) {
 			t.Errorf("%s has group %d, want %d", path, gid, want)
 		}
 	}
-	want := fmt.Sprintf("1 files of %s are not given to group 4711, such as %q: "+
+	want := fmt.Sprintf("1 files of %s cannot be shared with group 4711, such as %q: "+
 		"operation not permitted", dir, fixed)
 	if !slices.Equal(warnings, []string{want}) {
 		t.Errorf("warned of %q, want %q", warnings, want)

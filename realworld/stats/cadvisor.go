@@ -68,19 +68,11 @@ func (s *Source) measureContainers(ctx context.Context) *cgroupSample {
 		}
 	}
 	found.all = t.all
-	s.fillSandboxImages(ctx, t.sandboxes)
+	s.sandboxImages.fill(ctx, s.opts.Runtime, found.at, t.sandboxes)
 	if len(without) > 0 {
 		found.runtimeMetrics, found.err = s.requestRuntimeMetrics(ctx, without)
 	}
 	return found
-}
-
-// fillSandboxImages sets the images of sandboxes. A slow runtime holds up the page for a bounded
-// time.
-func (s *Source) fillSandboxImages(ctx context.Context, sandboxes []*cgroupStats) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.RuntimeTimeout)
-	defer cancel()
-	s.sandboxImages.fill(ctx, s.opts.Runtime, sandboxes)
 }
 
 // collector measures one cgroup after the other.

@@ -160,7 +160,7 @@ type runtime struct {
 	containers func(context.Context) ([]*runtimeapi.ContainerStats, error)
 	images     []*runtimeapi.FilesystemUsage
 	metrics    func() ([]*runtimeapi.MetricDescriptor, []*runtimeapi.PodSandboxMetrics, error)
-	sandbox    func(id string) (info string, err error)
+	sandbox    func(ctx context.Context, id string) (info string, err error)
 }
 
 func (r *runtime) ListMetricDescriptors(context.Context, *runtimeapi.ListMetricDescriptorsRequest,
@@ -179,13 +179,14 @@ func (r *runtime) ListPodSandboxMetrics(context.Context, *runtimeapi.ListPodSand
 }
 
 // PodSandboxStatus answers as containerd does.
-func (r *runtime) PodSandboxStatus(_ context.Context, m *runtimeapi.PodSandboxStatusRequest,
+func (r *runtime) PodSandboxStatus(ctx context.Context, m *runtimeapi.PodSandboxStatusRequest,
 	_ ...grpc.CallOption) (*runtimeapi.PodSandboxStatusResponse, error) {
 	info, err := `{"pid":77,"image":"registry.test/pause:3"}`, error(nil)
 	if r.sandbox != nil {
-		info, err = r.sandbox(m.PodSandboxId)
+		info, err = r.sandbox(ctx, m.PodSandboxId)
 	}
-	response := &runtimeapi.PodSandboxStatusResponse{}
+	response := &runtimeapi.PodSandboxStatusResponse{
+		Status: &runtimeapi.PodSandboxStatus{Id: m.PodSandboxId}}
 	if m.Verbose {
 		response.Info = map[string]string{"info": info}
 	}

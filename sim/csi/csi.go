@@ -128,7 +128,7 @@ func (d *Drivers) LosePower() {
 func (d *Drivers) record(kind truth.Kind, p *process) {
 	d.opts.Truth.Add(truth.Fact{Time: d.opts.Agenda.Now(), Kind: kind, Path: p.endpoint,
 		Driver: &truth.Driver{Name: p.name, Endpoint: p.endpoint, Stages: !p.is.NoStage,
-			Measures: !p.is.NoStats}})
+			Measures: !p.is.NoStats, Groups: p.is.MountGroup}})
 }
 
 // serve handles a call that has arrived.

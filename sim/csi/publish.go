@@ -59,9 +59,14 @@ func (d *Drivers) publish(c *call, m *world.PublishVolume) {
 		if isEphemeral || c.driver.is.NoStage {
 			mount = d.mountTarget
 		}
-		if mount(c, m, readOnly) {
-			d.continueLater(c, func() { d.reply(c, &world.Done{}) })
+		_, isAgain := d.opts.Disk.MountedAt(m.TargetPath)
+		if !mount(c, m, readOnly) {
+			return
 		}
+		if isAgain && !readOnly && !m.Capability.Block {
+			d.opts.Disk.Write(m.TargetPath+"/"+truth.RenewedFile, nil)
+		}
+		d.continueLater(c, func() { d.reply(c, &world.Done{}) })
 	})
 }
 

@@ -167,6 +167,27 @@ func inlineStart(s *script) {
 	s.start(s.sandbox("u1", 0), "app", 0)
 }
 
+// regroup has the files of the inline volume given to group 7 by a pod, and publishes the volume
+// again, after which a new file in it has a group.
+func regroup(got int64, change func(*script), again, serve func(*script, float64)) func(*script) {
+	return func(s *script) {
+		inlineStart(s)
+		policy := storagev1.FileFSGroupPolicy
+		s.model.csi.drivers[csiDriver].Spec.FSGroupPolicy = &policy
+		s.model.podsInOrder[0].spec.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: new(int64(7))}
+		s.model.opts.GroupOf = func(path string) (int64, bool) {
+			return got, path == inlineTarget+"/"+truth.RenewedFile
+		}
+		if change != nil {
+			change(s)
+		}
+		for range 4 {
+			again(s, 60)
+		}
+		serve(s, 40)
+	}
+}
+
 func TestCSIRepublish(t *testing.T) {
 	const name = "csi-republish"
 	again := func(s *script, after float64) {
@@ -196,6 +217,17 @@ func TestCSIRepublish(t *testing.T) {
 			again(s, 20)
 		}},
 		{"never", name, func(s *script) { inlineStart(s); serve(s, 300) }},
+		{"without the group of its pod", name, regroup(0, nil, again, serve)},
+		{"with the group of its pod", "", regroup(7, nil, again, serve)},
+		{"without a group that its driver sets", "", regroup(0, func(s *script) {
+			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.DriverStarted,
+				Driver: &truth.Driver{Name: csiDriver, Groups: true}})
+			s.wait(60)
+		}, again, serve)},
+		{"without a group that need not be right", "", regroup(0, func(s *script) {
+			policy := v1.FSGroupChangeOnRootMismatch
+			s.model.podsInOrder[0].spec.Spec.SecurityContext.FSGroupChangePolicy = &policy
+		}, again, serve)},
 		{"never, while a call hangs", "", func(s *script) {
 			inlineStart(s)
 			s.wait(60)

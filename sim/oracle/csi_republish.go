@@ -3,10 +3,13 @@ package oracle
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
@@ -18,7 +21,8 @@ type csiRepublish struct{}
 
 func (*csiRepublish) describe() Entry {
 	return Entry{"csi-republish", "A volume whose CSIDriver asks for that is published again once a " +
-		"minute while its pod runs, and not more often."}
+		"minute while its pod runs, and not more often. What its driver makes then gets the group of " +
+		"the pod."}
 }
 
 const (
@@ -27,6 +31,9 @@ const (
 	csiRepublishBound = 4 * time.Minute
 	// csiRepublishPeriod is the least time from an answer to the next call of one agent.
 	csiRepublishPeriod = time.Minute - time.Second
+	// csiRegroupBound is how long the files of a volume that was published again may not belong to
+	// the group of its pod.
+	csiRegroupBound = 30 * time.Second
 )
 
 // csiRepublished is the last call that has published a volume at a target.
@@ -72,8 +79,13 @@ func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 		is, p := m.csi.published[target], m.podOfTarget(target)
 		d := m.csi.drivers[is.driver]
 		if d == nil || !isTrue(d.Spec.RequiresRepublish) || p == nil || p.spec == nil ||
-			p.spec.DeletionTimestamp != nil || p.specChanged || p.liveContainers == 0 ||
-			m.isRepublishDelayed(p, is, since) {
+			p.spec.DeletionTimestamp != nil || p.specChanged || p.liveContainers == 0 {
+			continue
+		}
+		if f := m.findUngrouped(now, p, target, m.csi.republished[target]); f != nil {
+			return f
+		}
+		if m.isRepublishDelayed(p, is, since) {
 			continue
 		}
 		if last := m.csi.republished[target].deadline; last.Before(since) {
@@ -82,6 +94,75 @@ func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 		}
 	}
 	return nil
+}
+
+// findUngrouped returns that what a driver has made in a volume, when it published it again, does not
+// belong to the group of the pod.
+func (m *model) findUngrouped(now time.Time, p *pod, target string, last csiRepublished) *finding {
+	is := m.csi.published[target]
+	_, isBusy := m.csi.inFlight[is.csiName]
+	if m.opts.GroupOf == nil || !last.isDone || isBusy || now.Sub(last.deadline) <= csiRegroupBound ||
+		m.lastFault(now).After(last.deadline) || m.agentStartedAt.After(last.deadline) ||
+		m.isCSIDriverAway(now, is.driver, now.Sub(last.deadline)) || m.isPublishedTwice(is.csiName) {
+		return nil
+	}
+	want, mustHave := m.groupOf(p, target)
+	got, exists := m.opts.GroupOf(target + "/" + truth.RenewedFile)
+	if !mustHave || !exists || got == want {
+		return nil
+	}
+	return findingf("%s of %s was published again %v ago, and a new file in it has group %d, want %d",
+		is.csiName, p, now.Sub(last.deadline).Round(time.Second), got, want)
+}
+
+// isPublishedTwice reports whether a volume is published for several pods, each of which may have
+// another group.
+func (m *model) isPublishedTwice(name csiName) bool {
+	count := 0
+	for _, is := range m.csi.published { //ordered: a count
+		if is.csiName == name {
+			count++
+		}
+	}
+	return count > 1
+}
+
+// groupOf returns the group that the agent gives to the files of a volume, and whether it does. By
+// default, it does so for volumes of one node with a type of file system.
+func (m *model) groupOf(p *pod, target string) (gid int64, mustHave bool) {
+	security := p.spec.Spec.SecurityContext
+	driver := m.csi.published[target].driver
+	d := m.csi.drivers[driver]
+	if security == nil || security.FSGroup == nil || d == nil || m.csi.grouping[driver] ||
+		security.FSGroupChangePolicy != nil &&
+			*security.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch {
+		return 0, false
+	}
+	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy
+	if d.Spec.FSGroupPolicy != nil {
+		policy = *d.Spec.FSGroupPolicy
+	}
+	for i := range p.spec.Spec.Volumes {
+		v := &p.spec.Spec.Volumes[i]
+		fsType, oneNode, readOnly := "", true, false
+		name := v.Name
+		if v.CSI != nil {
+			readOnly = isTrue(v.CSI.ReadOnly)
+			if v.CSI.FSType != nil {
+				fsType = *v.CSI.FSType
+			}
+		} else if pv := m.volumes.volumeOf(p.spec, v); pv != nil && pv.Spec.CSI != nil {
+			_, readOnly = claimName(p.spec, v)
+			name, fsType = pv.Name, pv.Spec.CSI.FSType
+			oneNode = slices.Contains(pv.Spec.AccessModes, v1.ReadWriteOnce) ||
+				slices.Contains(pv.Spec.AccessModes, v1.ReadWriteOncePod)
+		}
+		if strings.HasSuffix(target, "/"+name+"/mount") {
+			return *security.FSGroup, !readOnly && (policy == storagev1.FileFSGroupPolicy ||
+				policy == storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy && fsType != "" && oneNode)
+		}
+	}
+	return 0, false
 }
 
 // isRepublishDelayed reports whether there was a reason since a time not to publish a volume again.

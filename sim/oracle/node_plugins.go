@@ -203,7 +203,7 @@ func (m *model) unsettledPlugins() []string {
 	var lines []string
 	for _, path := range slices.Sorted(maps.Keys(m.plugins.sockets)) {
 		s := m.plugins.sockets[path]
-		if s.acceptable && m.lacksNode() {
+		if m.lacksNode() && m.plugins.mustBeRegistered(s) {
 			continue
 		}
 		if problem := m.plugins.problem(path, s); problem != "" {

@@ -222,6 +222,15 @@ func TestPluginWithoutNode(t *testing.T) {
 			t.Errorf("version %s: %q, want %q", c.version, got, c.want)
 		}
 	}
+	s := newScript()
+	startPlugin(s, "/a", "a.test", "1.0.0")
+	registerPlugin(s, "/a")
+	s.model.opts.HasAPIServer = true
+	startPlugin(s, "/b", "a.test", "1.0.0")
+	s.wait(60)
+	if want := `plugin "a.test" at /b is not notified that it is refused`; s.unsettled() != want {
+		t.Errorf("beside one of its name: %q, want %q", s.unsettled(), want)
+	}
 }
 
 // TestVolumeWithoutNode has a pod with a volume of a driver that runs, and of which the cluster

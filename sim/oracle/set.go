@@ -44,6 +44,9 @@ type Options struct {
 	DeviceAt func(path string) (device string, isMounted bool)
 	// Exists reports whether something is at a path. Nil: everything is.
 	Exists func(path string) bool
+	// GroupOf returns the group of a file, and false if the file does not exist. Nil: groups are not
+	// checked.
+	GroupOf func(path string) (gid int64, exists bool)
 	// ReadFile returns the content of a file, and false if the file does not exist. Nil: content is
 	// not checked.
 	ReadFile func(path string) ([]byte, bool)

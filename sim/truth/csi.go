@@ -20,7 +20,12 @@ type Driver struct {
 	Name, Endpoint string
 	Stages         bool // it has STAGE_UNSTAGE_VOLUME
 	Measures       bool // it has GET_VOLUME_STATS
+	Groups         bool // it has VOLUME_MOUNT_GROUP
 }
+
+// RenewedFile is the name of the file that a driver makes in a volume, as root, each time that it
+// publishes the volume again where it is published.
+const RenewedFile = "renewed"
 
 // Volume is a volume of a CSI driver.
 type Volume struct {
