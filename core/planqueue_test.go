@@ -195,3 +195,19 @@ func TestStepIsBounded(t *testing.T) {
 		t.Errorf("%d operations are left, the next step is at %v", left, a.NextWake())
 	}
 }
+
+// A pod that waits for the name of another is planned when that one holds the name no more, also if
+// an event, and no plan of the other, has freed it.
+func TestNamesakeIsPlanned(t *testing.T) {
+	a := &Agent{podUIDsByName: map[string][]string{"ns/web": {"u1", "u2", "u3"}}}
+	a.state.Pods = map[string]*pod.Pod{}
+	for _, uid := range a.podUIDsByName["ns/web"] {
+		a.state.Pods[uid] = &pod.Pod{UID: uid, Namespace: "ns", Name: "web", Stage: pod.Terminated}
+	}
+	a.state.Pods["u2"].WaitingForName = true
+	a.enqueueNamesakes(a.state.Pods["u1"], false)
+	want := []timer.Key{{Component: pod.Component, Name: "u2"}}
+	if !slices.Equal(a.queue.keys, want) {
+		t.Errorf("planned %v, want %v", a.queue.keys, want)
+	}
+}

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +74,26 @@ func TestUnreadableVolumesStayInUse(t *testing.T) {
 	got, known := n.node.VolumesInUse(n.object, n.env())
 	if !known || len(got) != 1 || got[0] != "kubernetes.io/csi/other^hidden" {
 		t.Errorf("in use %q, known %v", got, known)
+	}
+}
+
+// A pod and its volume do not wait for a directory that has nothing to do with them, also if their
+// own could not be read at first.
+func TestDirectoryIsReadBeforeAnother(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.performFS(&world.MakeDir{Path: n.node.Dir + "/other/1"})
+	own := strings.TrimSuffix(n.node.PodsDir+"/a"+volumesDir, "/")
+	n.unreadable = map[string]bool{own: true, n.node.Dir + "/other": true}
+	n.restart().register()
+	n.need(use("a"))
+	n.end("a")
+	n.wait(10 * time.Second)
+	if slices.Contains(n.calls, "unstage "+n.sha()) {
+		t.Fatal("unstaged before it is known what is published")
+	}
+	delete(n.unreadable, own)
+	if n.wait(10 * time.Minute); !slices.Contains(n.calls, "unstage "+n.sha()) {
+		t.Errorf("not unstaged: %q", n.calls)
 	}
 }

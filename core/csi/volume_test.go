@@ -265,6 +265,20 @@ func TestFoundVolumesWait(t *testing.T) {
 	n.expectClean()
 }
 
+// A volume that was found for a pod that is known and never runs is released once the pod has gone.
+func TestFoundVolumeOfPodThatNeverRuns(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.restart().register()
+	n.calls = nil
+	n.wait(time.Hour)
+	n.expect()
+	delete(n.pods, "a")
+	n.wait(listedPeriod)
+	n.expect("unpublish pv-1", "unstage "+n.sha())
+	n.expectClean()
+}
+
 // After a reboot nothing is mounted: what a pod needs is made again, although it has run.
 func TestReboot(t *testing.T) {
 	n := newReady(t)

@@ -96,8 +96,8 @@ func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	return nil
 }
 
-// findUngrouped returns that what a driver has made in a volume, when it published it again, does not
-// belong to the group of the pod.
+// findUngrouped returns that what a driver has made in a volume, when it published it again, is not
+// of the group of the pod.
 func (m *model) findUngrouped(now time.Time, p *pod, target string, last csiRepublished) *finding {
 	is := m.csi.published[target]
 	_, isBusy := m.csi.inFlight[is.csiName]
