@@ -94,19 +94,6 @@ func (a *Agent) handleShutdownCompletion(r op.Record, ev world.Event) {
 	}
 }
 
-// handleStatusCompletion handles the completion of a write of a pod's status, for which the end of
-// a shutdown may wait.
-func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Event) {
-	s := &a.state
-	changed, written := s.StatusWriter.ChangedAt(r.Owner.Name), s.StatusWriter.Written
-	if s.StatusWriter.HandleCompletion(id, r, ev, &a.effects); s.StatusWriter.Written > written {
-		s.Metrics.recordStatusWrite(changed, ev.Time)
-		if s.Shutdown.UnderWay() {
-			a.queue.enqueue(shutdown.Owner)
-		}
-	}
-}
-
 // noteShutdownProgress is called after a pod was planned. A pod has ended when its volumes are
 // unmounted too: a pod of a later group may provide them. The status of one that is not desired any
 // more is not awaited.

@@ -296,7 +296,8 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 }
 
 // enqueueNamesakes enqueues the other pods of the same full name, and the mirror of that name,
-// which may wait for the pod to end.
+// which may wait for a pod that does not hold the name any more. held reports whether it did before
+// its plan; if not, an event has freed the name, and only a pod that waits for it is planned.
 func (a *Agent) enqueueNamesakes(p *pod.Pod, held bool) {
 	if !p.FullyRemoved && p.HoldsNameOrPorts() {
 		return
@@ -304,7 +305,6 @@ func (a *Agent) enqueueNamesakes(p *pod.Pod, held bool) {
 	if a.state.HasAPIServer && (p.FullyRemoved || held) {
 		a.queue.enqueue(mirror.Key(p.FullName()))
 	}
-	// An event may have freed the name before the plan: one that waits for it is planned in any case.
 	for _, uid := range a.podUIDsByName[p.FullName()] {
 		if uid != p.UID && (p.FullyRemoved || held || a.state.Pods[uid].WaitingForName) {
 			a.enqueuePod(uid)

@@ -8,11 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/mirror"
+	"seedlet.dev/core/op"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/podstatus"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
 )
 
 // Writes of pod statuses to the API server.
@@ -54,7 +56,7 @@ func (a *Agent) planStatus(uid string) time.Time {
 	}
 	wake := s.StatusWriter.Plan(uid, desired, &a.effects)
 	if s.Shutdown.UnderWay() && s.StatusWriter.IsTerminalWritten(uid) {
-		a.queue.enqueue(shutdown.Owner) // the answer of the write may have been lost
+		a.queue.enqueue(shutdown.Owner) // its end may wait for that
 	}
 	if p != nil {
 		wake = timer.Soonest(wake, a.releaseRuns(p, desired.Status))
@@ -66,6 +68,15 @@ func (a *Agent) planStatus(uid string) time.Time {
 		a.enqueuePod(uid)
 	}
 	return wake
+}
+
+// handleStatusCompletion handles the completion of a write of a pod's status.
+func (a *Agent) handleStatusCompletion(id world.OpID, r op.Record, ev world.Event) {
+	s := &a.state
+	changed, written := s.StatusWriter.ChangedAt(r.Owner.Name), s.StatusWriter.Written
+	if s.StatusWriter.HandleCompletion(id, r, ev, &a.effects); s.StatusWriter.Written > written {
+		s.Metrics.recordStatusWrite(changed, ev.Time)
+	}
 }
 
 // onlySeemsToRun reports whether the phase of a static pod is not terminal, although its mirror's

@@ -48,18 +48,12 @@ type Expansion struct {
 	Attempts  Attempts `json:"attempts,omitzero"`
 }
 
-// requiredSize is the size to which a volume is to be expanded on the node.
-type requiredSize struct {
-	resource.Quantity
-	isNeeded bool
-}
-
 // notRequired is the annotation of a claim that needs no expansion on nodes.
 const notRequired = "volume.kubernetes.io/node-expansion-not-required"
 
-// sizeFor returns the size to which a volume is to be expanded.
+// sizeFor returns the size to which a volume is to be expanded on the node, and whether it is.
 func (e *Expansion) sizeFor(claim *v1.PersistentVolumeClaim,
-	volume *v1.PersistentVolume) requiredSize {
+	volume *v1.PersistentVolume) (size resource.Quantity, isNeeded bool) {
 	status := claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]
 	allocated, isAllocated := claim.Status.AllocatedResources[v1.ResourceStorage]
 	have, capacity := claim.Status.Capacity.Storage(), volume.Spec.Capacity.Storage()
@@ -69,17 +63,17 @@ func (e *Expansion) sizeFor(claim *v1.PersistentVolumeClaim,
 		if !isAllocated {
 			allocated = *capacity
 		}
-		return requiredSize{allocated, true}
+		return allocated, true
 	case status != "":
 	case !isAllocated && capacity.Cmp(*have) > 0: // by a resizer that does not know this status
-		return requiredSize{*capacity, true}
+		return *capacity, true
 	case slices.Contains(claim.Spec.AccessModes, v1.ReadWriteMany) && e.Bytes > 0 &&
 		capacity.Value() > e.Bytes && have.Cmp(*capacity) >= 0:
 		if _, isMarked := claim.Annotations[notRequired]; !isMarked {
-			return requiredSize{*capacity, true}
+			return *capacity, true
 		}
 	}
-	return requiredSize{}
+	return size, false
 }
 
 // expand takes the next step of the expansion of a volume that is published for a use. It reports
@@ -98,7 +92,7 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 	if e.Bytes == 0 {
 		e.Bytes = volume.Spec.Capacity.Storage().Value()
 	}
-	if !e.sizeFor(claim, volume).isNeeded && e.Claim == nil {
+	if _, isNeeded := e.sizeFor(claim, volume); !isNeeded && e.Claim == nil {
 		e.Decided = version
 		return false, true, wake
 	}
@@ -111,8 +105,8 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 			&world.GetObject{Resource: world.ResourceClaims, Namespace: u.Namespace, Name: u.Claim}, env)
 		return true, false, wake
 	}
-	size := e.sizeFor(e.Claim, volume)
-	if !size.isNeeded || e.Claim.Spec.VolumeName != u.SpecName {
+	size, isNeeded := e.sizeFor(e.Claim, volume)
+	if !isNeeded || e.Claim.Spec.VolumeName != u.SpecName {
 		*e = Expansion{Bytes: e.Bytes, InUse: e.InUse, Decided: version}
 		return false, true, wake
 	}
@@ -138,14 +132,14 @@ func (u *Use) objects(env *Env) (claim *v1.PersistentVolumeClaim, volume *v1.Per
 }
 
 // expandTo issues the next operation of an expansion, and reports whether it has.
-func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size requiredSize, env *Env) bool {
+func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size resource.Quantity, env *Env) bool {
 	e, subject := &v.Expansion, subjectExpand+u.target()
 	status := e.Claim.Status.AllocatedResourceStatuses[v1.ResourceStorage]
 	switch {
 	case e.Failure != "":
 		v.patchClaim(subject, e.failurePatch(env), env)
 	case e.Expanded && e.Bytes >= size.Value():
-		v.patchClaim(subject, finishedPatch(e.Claim, size.Quantity), env)
+		v.patchClaim(subject, finishedPatch(e.Claim, size), env)
 	case status == v1.PersistentVolumeClaimNodeResizePending:
 		v.patchClaim(subject, map[string]any{"allocatedResourceStatuses": map[string]any{
 			"storage": v1.PersistentVolumeClaimNodeResizeInProgress}}, env)
@@ -156,7 +150,8 @@ func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size requiredSize, en
 }
 
 // callExpand calls the driver, and reports whether it has: not while a secret is being read.
-func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size requiredSize, env *Env) bool {
+func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size resource.Quantity,
+	env *Env) bool {
 	e, session := &v.Expansion, n.session(v.Driver)
 	secrets, known, err := secretOf(u.ExpandSecret, "NodeExpandSecretRef", env)
 	if err != nil {

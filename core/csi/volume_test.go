@@ -377,8 +377,7 @@ func TestGroup(t *testing.T) {
 		spec := noAttach()
 		spec.FSGroupPolicy = &policy
 		n.setDriverObject(spec)
-		u := use("a")
-		u.FSGroup = new(int64(7))
+		u := inGroup("a")
 		n.fail["ShareWithGroup"] = &failure{world.Errorf(world.KindTimeout, "", "slow"), 1, false}
 		n.need(u)
 		if n.wait(time.Second); !n.isReady(u) {
@@ -431,17 +430,23 @@ func TestRepublish(t *testing.T) {
 	n.expect("PublishVolume fails", "publish scratch")
 }
 
+// newRepublishing returns a node whose driver wants its volumes published again, and an inline
+// volume of a pod with the group 7.
+func newRepublishing(t *testing.T, policy storagev1.FSGroupPolicy) (*node, Use) {
+	n, spec := newReady(t), noAttach()
+	spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
+	n.setDriverObject(spec)
+	u := inline("a")
+	u.FSGroup = new(int64(7))
+	return n, u
+}
+
 // What a driver adds when it publishes a volume again belongs to the group of the pod, too, which
 // has the volume meanwhile, and also after a failure.
 func TestRepublishedFilesGetGroup(t *testing.T) {
 	for _, policy := range []storagev1.FSGroupPolicy{storagev1.FileFSGroupPolicy,
 		storagev1.NoneFSGroupPolicy} {
-		n := newReady(t)
-		spec := noAttach()
-		spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
-		n.setDriverObject(spec)
-		u := inline("a")
-		u.FSGroup = new(int64(7))
+		n, u := newRepublishing(t, policy)
 		n.need(u)
 		n.calls = nil
 		n.hold["ShareWithGroup"] = true
@@ -475,12 +480,7 @@ func TestRepublishedFilesGetGroup(t *testing.T) {
 // registered, waits for that without being planned all the time.
 func TestRepublishWithoutRegistration(t *testing.T) {
 	for _, isFirst := range []bool{true, false} {
-		n := newReady(t)
-		spec, policy := noAttach(), storagev1.FileFSGroupPolicy
-		spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
-		n.setDriverObject(spec)
-		u := inline("a")
-		u.FSGroup = new(int64(7))
+		n, u := newRepublishing(t, storagev1.FileFSGroupPolicy)
 		if !isFirst {
 			n.need(u)
 		}
@@ -507,12 +507,7 @@ func TestRepublishWithoutRegistration(t *testing.T) {
 
 // A group that cannot be set keeps a volume from nothing: it is published again all the same.
 func TestRepublishThoughGroupFails(t *testing.T) {
-	n := newReady(t)
-	spec, policy := noAttach(), storagev1.FileFSGroupPolicy
-	spec.RequiresRepublish, spec.FSGroupPolicy = new(true), &policy
-	n.setDriverObject(spec)
-	u := inline("a")
-	u.FSGroup = new(int64(7))
+	n, u := newRepublishing(t, storagev1.FileFSGroupPolicy)
 	n.need(u)
 	n.fail["ShareWithGroup"] = &failure{world.Errorf(world.KindInternal, "", "no"), -1, false}
 	n.calls = nil
@@ -527,8 +522,8 @@ func TestRepublishThoughGroupFails(t *testing.T) {
 		!strings.Contains(state.Problem, "applyFSGroup failed") {
 		t.Errorf("published %d times in five minutes; %+v", published, state)
 	}
-	none := storagev1.NoneFSGroupPolicy
-	spec.FSGroupPolicy, spec.RequiresRepublish = &none, nil
+	spec, none := noAttach(), storagev1.NoneFSGroupPolicy
+	spec.FSGroupPolicy = &none
 	n.setDriverObject(spec)
 	if n.wait(2 * republishPeriod); n.node.UseStateOf(&u).Problem != "" {
 		t.Errorf("the group is not needed any more: %+v", n.node.UseStateOf(&u))

@@ -3,7 +3,6 @@ package oracle
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -106,7 +105,7 @@ func (m *model) findUngrouped(now time.Time, p *pod, target string, last csiRepu
 		m.isCSIDriverAway(now, is.driver, now.Sub(last.deadline)) || m.isPublishedTwice(is.csiName) {
 		return nil
 	}
-	want, mustHave := m.groupOf(p, target)
+	want, mustHave := m.wantedGroup(p, target)
 	got, exists := m.opts.GroupOf(target + "/" + truth.RenewedFile)
 	if !mustHave || !exists || got == want {
 		return nil
@@ -127,11 +126,10 @@ func (m *model) isPublishedTwice(name csiName) bool {
 	return count > 1
 }
 
-// groupOf returns the group that the agent gives to the files of a volume, and whether it does. By
-// default, it does so for volumes of one node with a type of file system.
-func (m *model) groupOf(p *pod, target string) (gid int64, mustHave bool) {
-	security := p.spec.Spec.SecurityContext
-	driver := m.csi.published[target].driver
+// wantedGroup returns the group that the agent gives to the files of a volume, and whether it does.
+// By default, it does so for volumes of one node with a type of file system.
+func (m *model) wantedGroup(p *pod, target string) (gid int64, mustHave bool) {
+	security, driver := p.spec.Spec.SecurityContext, m.csi.published[target].driver
 	d := m.csi.drivers[driver]
 	if security == nil || security.FSGroup == nil || d == nil || m.csi.grouping[driver] ||
 		security.FSGroupChangePolicy != nil &&
@@ -142,27 +140,35 @@ func (m *model) groupOf(p *pod, target string) (gid int64, mustHave bool) {
 	if d.Spec.FSGroupPolicy != nil {
 		policy = *d.Spec.FSGroupPolicy
 	}
-	for i := range p.spec.Spec.Volumes {
-		v := &p.spec.Spec.Volumes[i]
-		fsType, oneNode, readOnly := "", true, false
-		name := v.Name
-		if v.CSI != nil {
-			readOnly = isTrue(v.CSI.ReadOnly)
-			if v.CSI.FSType != nil {
-				fsType = *v.CSI.FSType
-			}
-		} else if pv := m.volumes.volumeOf(p.spec, v); pv != nil && pv.Spec.CSI != nil {
-			_, readOnly = claimName(p.spec, v)
-			name, fsType = pv.Name, pv.Spec.CSI.FSType
-			oneNode = slices.Contains(pv.Spec.AccessModes, v1.ReadWriteOnce) ||
-				slices.Contains(pv.Spec.AccessModes, v1.ReadWriteOncePod)
-		}
-		if strings.HasSuffix(target, "/"+name+"/mount") {
+	for _, use := range m.csiUses(p.spec) {
+		if use.path == target {
+			fsType, isOfOneNode, readOnly := m.fileSystemOf(p.spec, use.volume)
 			return *security.FSGroup, !readOnly && (policy == storagev1.FileFSGroupPolicy ||
-				policy == storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy && fsType != "" && oneNode)
+				policy == storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy && fsType != "" && isOfOneNode)
 		}
 	}
 	return 0, false
+}
+
+// fileSystemOf returns what decides whether the agent changes the group of a volume of a driver.
+func (m *model) fileSystemOf(pod *v1.Pod, volume string) (fsType string, isOfOneNode,
+	readOnly bool) {
+	at := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
+	v := &pod.Spec.Volumes[at]
+	if v.CSI != nil {
+		if v.CSI.FSType != nil {
+			fsType = *v.CSI.FSType
+		}
+		return fsType, true, isTrue(v.CSI.ReadOnly)
+	}
+	pv := m.volumes.volumeOf(pod, v)
+	if pv == nil || pv.Spec.CSI == nil {
+		return "", true, false
+	}
+	_, readOnly = claimName(pod, v)
+	modes := pv.Spec.AccessModes
+	return pv.Spec.CSI.FSType, slices.Contains(modes, v1.ReadWriteOnce) ||
+		slices.Contains(modes, v1.ReadWriteOncePod), readOnly
 }
 
 // isRepublishDelayed reports whether there was a reason since a time not to publish a volume again.
