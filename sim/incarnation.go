@@ -96,7 +96,7 @@ func (r *run) bootAgent() {
 	port := func(forward func(world.Effect)) world.Port { return &gatedPort{r, i, forward, nil} }
 	ports := map[world.PortName]world.Port{
 		world.PortCRI:     &gatedPort{r, i, r.runtime.Do, r.runtime.Cancel},
-		world.PortFS:      port(r.disk.Do),
+		world.PortFS:      &gatedPort{r, i, r.disk.Do, r.disk.Cancel},
 		world.PortNetwork: port(r.network.Do),
 		world.PortHost:    port(r.host.Do),
 		world.PortPlugins: port(r.plugins.Do),

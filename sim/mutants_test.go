@@ -1957,6 +1957,14 @@ var mutants = []mutant{
 		scenario: "resize", seeds: "1-300",
 	},
 	{
+		name: "a resize that an earlier agent has not finished is complete",
+		file: "core/pod/resize.go",
+		old: "			p.noteResizing(env) // the earlier agent may have ended before it set the pod's " +
+			"cgroup\n",
+		new:      "",
+		scenario: "resize", plan: "resize-unfinished.yaml",
+	},
+	{
 		name:     "what containers have is not recorded",
 		file:     "core/resize.go",
 		old:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) {\n",

@@ -306,7 +306,8 @@ func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
 	if p.reportsAllocated(a, container, env) {
 		has := allocation.AmountsOf(p.Spec, container)
 		has.MemoryRequest = a.Last.MemoryRequest
-		if !allocation.MustRestart(container, *a.Last, has) {
+		if *a.Last != has && !allocation.MustRestart(container, *a.Last, has) {
+			p.noteResizing(env) // the earlier agent may have ended before it set the pod's cgroup
 			a.Last = &has
 		}
 	} else if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
@@ -332,8 +333,14 @@ func (p *Pod) recallWhole(env *Env) {
 	if recorded == nil || equality.Semantic.DeepEqual(recorded, p.Spec.Spec.Resources) {
 		return
 	}
-	if r.HeldAsWhole = withLargerRequests(recorded, r.HeldAsWhole); r.InProgress == nil {
-		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}
+	r.HeldAsWhole = withLargerRequests(recorded, r.HeldAsWhole)
+	p.noteResizing(env)
+}
+
+// noteResizing records that the allocated resources are being set.
+func (p *Pod) noteResizing(env *Env) {
+	if p.Resize.InProgress == nil {
+		p.Resize.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}
 	}
 }
 
@@ -413,8 +420,8 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	r := &p.Resize
 	r.HeldEarlier = nil
 	unsettled := p.hasUnsettled()
-	if unsettled && r.InProgress == nil {
-		r.InProgress = &ResizeState{Generation: p.Spec.Generation, Since: env.Effects.Now()}
+	if unsettled {
+		p.noteResizing(env)
 	}
 	if r.Failures > 0 && w.waitUntil(r.NotBefore) {
 		return !p.hasRoom(sandbox, env) // new containers must be within the pod

@@ -830,12 +830,12 @@ func TestReportedBeyondRecords(t *testing.T) {
 }
 
 // A limit of memory that was lowered before the agent could record it is not lowered once more: a
-// container may use as much as its limit.
+// container may use as much as its limit. The resize goes on: the pod's cgroup may not be set.
 func TestLoweredBeyondRecords(t *testing.T) {
 	for _, test := range []struct {
 		request int64
 		want    string
-	}{{100 << 20, "pod 100"}, {50 << 20, "announce 100, pod 100, container 100"}} {
+	}{{100 << 20, "announce 100, pod 100"}, {50 << 20, "announce 100, pod 100, container 100"}} {
 		r := newResizeHarness(t, "1", "100Mi")
 		r.pod.Spec = r.pod.Spec.DeepCopy()
 		r.pod.Spec.Generation = 2

@@ -98,6 +98,9 @@ func (d *Disk) Do(eff world.Effect) {
 	d.wire.Send(eff, d.serve)
 }
 
+// Cancel implements world.Canceler.
+func (d *Disk) Cancel(id world.OpID) { d.wire.Cancel(id) }
+
 // serve handles a call that has arrived.
 func (d *Disk) serve(call *wire.Call) {
 	if call.Outcome.ErrorBefore != nil {

@@ -213,12 +213,31 @@ func (s *Set) Called(now time.Time, request any) {
 	case call == "SetCgroup" && slices.ContainsFunc(pods, (*pod).awaitsLessMemory):
 	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
+	case call == "GetObject" && m.mayRepeatPublication(now, request):
 	case slices.ContainsFunc(pods, (*pod).hasWork),
 		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)
 	}
+}
+
+// mayRepeatPublication reports whether a request reads an attachment before its volume is published
+// again whose last publication had no answer: that takes a period after the end of the call.
+func (m *model) mayRepeatPublication(now time.Time, request any) bool {
+	get, isGet := request.(*world.GetObject)
+	return isGet && get.Resource == world.ResourceAttachments &&
+		now.Sub(later(m.healedAt, m.lastFault(now))) <= 2*callBound && m.republishes()
+}
+
+// republishes reports whether a driver wants its volumes to be published again from time to time.
+func (m *model) republishes() bool {
+	for _, d := range m.csi.drivers { //ordered: any
+		if d != nil && isTrue(d.Spec.RequiresRepublish) {
+			return true
+		}
+	}
+	return false
 }
 
 // rotatesFullLog reports whether a request rotates a log that has grown too large, or compresses

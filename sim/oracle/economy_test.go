@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"iter"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -239,6 +241,24 @@ func TestEconomyOfOnePod(t *testing.T) {
 			startAnother(s)
 			s.Called(s.now, &api.MakeDir{Path: podsDir + "/u1/volumes"})
 		}},
+	})
+}
+
+// The attachment of a volume is read before it is published again, also after a lost answer.
+func TestEconomyOfAttachments(t *testing.T) {
+	read := func(republishes bool, healed time.Duration) func(*script) {
+		return func(s *script) {
+			settleEconomy(s)
+			s.model.csi.drivers["a.test"] = &storagev1.CSIDriver{
+				Spec: storagev1.CSIDriverSpec{RequiresRepublish: &republishes}}
+			s.model.healedAt = s.now.Add(-healed)
+			s.Called(s.now, &api.GetObject{Resource: api.ResourceAttachments})
+		}
+	}
+	runCases(t, []testCase{
+		{"after a lost answer", "", read(true, 3*time.Minute)},
+		{"long after it", "economy", read(true, 5*time.Minute)},
+		{"of a driver that does not want it", "economy", read(false, 3*time.Minute)},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
@@ -81,7 +82,9 @@ func TestNodeObject(t *testing.T) {
 }
 
 func TestNodeReady(t *testing.T) {
-	ready := func(said, written bool, fault string) func(*script) {
+	// readyAfter writes a Node, some seconds after a shutdown was cancelled; zero: there was none.
+	readyAfter := func(seconds float64, cause string, said, written bool,
+		fault string) func(*script) {
 		return func(s *script) {
 			s.AgentStarted(s.now)
 			s.model.opts.Node = testNode()
@@ -91,6 +94,14 @@ func TestNodeReady(t *testing.T) {
 					{Type: runtimeapi.RuntimeReady, Status: said}}}}})
 			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == fault }
 			s.wait(150)
+			if seconds > 0 {
+				s.model.opts.Shutdown = &Shutdown{Groups: []ShutdownGroup{{Period: time.Second}}}
+				s.machine(truth.ShutdownAnnounced, "")
+				s.wait(10)
+				s.machine(truth.ShutdownPermitted, "")
+				s.machine(truth.ShutdownCancelled, cause)
+				s.wait(seconds)
+			}
 			status := goodNode()
 			if !written {
 				c := &status.Conditions[1]
@@ -99,11 +110,19 @@ func TestNodeReady(t *testing.T) {
 			s.addNode(status)
 		}
 	}
+	ready := func(said, written bool, fault string) func(*script) {
+		return readyAfter(0, "", said, written, fault)
+	}
 	runCases(t, []testCase{
 		{"ready", "", ready(true, true, "")},
 		{"not ready", "", ready(false, false, "")},
 		{"ready, and the runtime is not", "node-object", ready(false, true, "")},
 		{"ready by an old write", "", ready(false, true, "PatchObject")},
 		{"not ready, and the runtime is", "node-object", ready(true, false, "")},
+		{"not ready since a shutdown whose end was not heard", "",
+			readyAfter(240, truth.CauseUnwatched, true, false, "")},
+		{"not ready since such a shutdown, for long", "node-object",
+			readyAfter(310, truth.CauseUnwatched, true, false, "")},
+		{"not ready long after a shutdown", "node-object", readyAfter(150, "", true, false, "")},
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/sim/truth"
 )
@@ -115,6 +116,9 @@ func (z *resizeAdmission) checkFact(m *model, f *truth.Fact) *finding {
 		}
 	case isAgentStatus(f) && f.Write.Before.Pod != nil:
 		p := m.pods[string(f.Write.After.Pod.UID)]
+		if finding := m.checkResized(p, f.Write.After.Pod, f.Time); finding != nil {
+			return finding
+		}
 		return z.checkAny(m, p, p.newAllocations(f.Write.Before.Pod, f.Write.After.Pod), f.Time)
 	}
 	return nil
@@ -376,8 +380,33 @@ const recordBound = time.Second
 // lateUpdateBound is how long an update that was given up may still take effect.
 const lateUpdateBound = 150 * time.Second
 
-// checkCompletion checks that the runtime has what an Event says is carried out, unless the pod has
-// changed since.
+// checkResized checks a status that says that a resize is complete: the newest generation is
+// observed, no condition says otherwise, and the running containers have what they ask for.
+func (m *model) checkResized(p *pod, object *v1.Pod, now time.Time) *finding {
+	s := &object.Status
+	if p == nil || !p.wasResized() || s.ObservedGeneration != object.Generation ||
+		object.DeletionTimestamp != nil || slices.ContainsFunc(s.Conditions, isOfResize) {
+		return nil
+	}
+	for _, has := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		spec := containerOf(object, has.Name)
+		if has.State.Running == nil || has.Resources == nil || spec == nil ||
+			!equality.Semantic.DeepEqual(has.Resources.Limits, spec.Resources.Limits) ||
+			!equality.Semantic.DeepEqual(has.Resources.Requests, spec.Resources.Requests) ||
+			!isAllocated(has.AllocatedResources, spec.Resources.Requests) {
+			return nil
+		}
+	}
+	return m.checkCompletion(p, p.spec, now)
+}
+
+// isOfResize reports whether a condition says that a resize is not complete.
+func isOfResize(c v1.PodCondition) bool {
+	return c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress
+}
+
+// checkCompletion checks that the runtime has what an Event or a status says is carried out, unless
+// the pod has changed since.
 func (m *model) checkCompletion(p *pod, said *v1.Pod, now time.Time) *finding {
 	newest := p.newestSandbox()
 	if newest == nil || said == nil || p.spec == nil || p.spec.Generation != said.Generation ||

@@ -156,6 +156,35 @@ func TestLocalPortCompletesWhenTheCallEnds(t *testing.T) {
 	}
 }
 
+// A canceled operation of a local port whose response is lost fails at once, and any other goes on.
+func TestCancelLocal(t *testing.T) {
+	for _, c := range []struct {
+		fate Outcome
+		at   time.Duration
+		kind world.ErrorKind
+	}{
+		{Outcome{ResponseLost: true}, time.Second, world.KindUnavailable},
+		{Outcome{ResponseLost: true, EffectDelay: 2 * time.Second}, 10 * time.Second,
+			world.KindTimeout},
+		{Outcome{ResponseLatency: 2 * time.Second}, 2 * time.Second, ""},
+	} {
+		a := agenda.New(start, 1)
+		var got []world.Event
+		w := New(Options{Agenda: a, Faults: sameOutcome(c.fate), Local: true,
+			Deliver: func(ev world.Event) { got = append(got, ev) }})
+		w.Send(world.Effect{Op: 1, Body: &world.MakeDir{}, Deadline: start.Add(10 * time.Second)},
+			func(call *Call) {
+				call.Execute(func() { call.Reply(&world.Done{}) })
+			})
+		a.After(time.Second, func() { w.Cancel(1) })
+		for a.Run() {
+		}
+		if len(got) != 1 || got[0].Time.Sub(start) != c.at || c.kind != "" && !got[0].Err.Has(c.kind) {
+			t.Errorf("%+v: completions %+v", c.fate, got)
+		}
+	}
+}
+
 // sameOutcome decides the same outcome for every call.
 type sameOutcome Outcome
 
