@@ -34,6 +34,9 @@ type Resize struct {
 	// Granted is Desired once that fits, until the decision is on the disk.
 	Granted *v1.Pod `json:"granted,omitempty"`
 
+	// Decided is the newest generation about whose resources it was decided.
+	Decided int64 `json:"decided,omitempty"`
+
 	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
 	// for it.
 	MakingRoom bool `json:"makingRoom,omitempty"`
@@ -120,16 +123,30 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 		p.Spec = recorded.Apply(object)
 	}
 	previous := r.Desired
-	if r.Desired = nil; p.Spec != object {
+	switch r.Desired = nil; {
+	case p.Spec != object:
 		r.Desired = object
-	} else {
+	case r.Granted != nil:
 		r.Pending = nil
+	default:
+		r.Pending, r.Decided = nil, object.Generation
 	}
 	r.MakingRoom = r.MakingRoom && r.Desired != nil && previous != nil &&
 		equality.Semantic.DeepEqual(allocation.Of(r.Desired), allocation.Of(previous))
 	if isFirst {
 		p.recallResize(now)
 	}
+}
+
+// ObservedGeneration returns the newest generation that the status of the pod is about. One that
+// asks for other resources is not observed before it was decided about them: until then, no
+// condition says that a resize is not complete. Upstream decides before it plans the pod
+// (HandlePodUpdates in pkg/kubelet/kubelet.go).
+func (p *Pod) ObservedGeneration() int64 {
+	if r := &p.Resize; p.Stage == Syncing && (r.Desired != nil || r.Granted != nil) {
+		return r.Decided
+	}
+	return p.Spec.Generation
 }
 
 // createdResources returns the resources of a pod that may have been resized, if the record of what
@@ -166,6 +183,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 		r.Desired = source
 	}
 	r.InProgress = &ResizeState{Generation: generation, Since: env.Effects.Now()}
+	r.Decided = generation
 	r.Failures, r.NotBefore = 0, time.Time{}
 	p.recordEvent(env, "", normal, "ResizeStarted", "%s",
 		resizeMessage("Pod resize started", p.Spec, generation, ""))
@@ -177,6 +195,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 func (p *Pod) DenyResize(reason, message string, env *Env) (changed bool) {
 	r := &p.Resize
 	state := ResizeState{reason, message, r.Desired.Generation, env.Effects.Now()}
+	r.Decided = state.Generation
 	isNew := true
 	if old := r.Pending; old != nil {
 		isNew = old.Reason != reason || old.Generation != state.Generation
@@ -201,6 +220,9 @@ func (p *Pod) DenyResize(reason, message string, env *Env) (changed bool) {
 func (p *Pod) recallResize(now time.Time) {
 	if IsTerminal(p.Spec.Status.Phase) {
 		return
+	}
+	if p.Resize.Desired != nil {
+		p.Resize.Decided = p.Spec.Status.ObservedGeneration
 	}
 	for _, c := range p.Spec.Status.Conditions {
 		state := &ResizeState{c.Reason, c.Message, c.ObservedGeneration, now}

@@ -1143,3 +1143,61 @@ func TestGrantBeforeContainersAreRecalled(t *testing.T) {
 		}
 	}
 }
+
+// A generation is observed once it was decided about the resources that it asks for. What is told
+// never goes back, and a pod that ends waits for no decision.
+func TestObservedGeneration(t *testing.T) {
+	r := newResizeHarness(t, "1", "100Mi")
+	p := r.pod
+	ask := func(generation int64, cpu string) {
+		object := p.Source().DeepCopy()
+		object.Generation = generation
+		object.Spec.Containers[0].Resources = v1.ResourceRequirements{
+			Requests: resources(cpu, "100Mi"), Limits: resources(cpu, "100Mi")}
+		p.SetDesired(object, nil, r.now)
+	}
+	expect := func(when string, want int64) {
+		t.Helper()
+		if got := p.ObservedGeneration(); got != want {
+			t.Errorf("%s: %d, want %d", when, got, want)
+		}
+	}
+	ask(1, "1")
+	expect("nothing is asked for", 1)
+	ask(2, "2")
+	expect("undecided", 1)
+	p.DenyResize("Deferred", "no room", r.env)
+	expect("denied", 2)
+	ask(3, "3")
+	expect("a newer one", 2)
+	p.Grant()
+	expect("not recorded yet", 2)
+	ask(4, "1")
+	expect("taken back before the record", 2)
+	p.ApplyGrant(r.env)
+	expect("granted", 3)
+	p.Grant()
+	p.ApplyGrant(r.env)
+	expect("what it was taken back to is granted", 4)
+	ask(5, "2")
+	p.Stage = Terminating
+	expect("it ends", 5)
+}
+
+// An agent that is started again observes no less than the one before it.
+func TestObservedGenerationOfEarlierAgent(t *testing.T) {
+	for _, c := range []struct {
+		told, want int64
+	}{{2, 2}, {3, 3}} {
+		r := newResizeHarness(t, "1", "100Mi")
+		recorded := allocation.Of(r.pod.Spec)
+		object := r.pod.Spec.DeepCopy()
+		object.Generation, object.Status.ObservedGeneration = 3, c.told
+		object.Spec.Containers[0].Resources.Requests = resources("2", "100Mi")
+		r.pod.Spec = nil
+		r.pod.setSpec(object, &recorded, r.now)
+		if got := r.pod.ObservedGeneration(); got != c.want {
+			t.Errorf("%d was told: %d, want %d", c.told, got, c.want)
+		}
+	}
+}

@@ -174,7 +174,7 @@ func conditions(p *pod.Pod, wall *timer.WallClock) []v1.PodCondition {
 		if c.Status {
 			status = v1.ConditionTrue
 		}
-		generation := p.Spec.Generation
+		generation := p.ObservedGeneration()
 		if c.Generation != 0 {
 			generation = c.Generation
 		}

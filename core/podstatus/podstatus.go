@@ -83,7 +83,7 @@ func ServedPod(p *pod.Pod, node *pod.Node, runtimeName string) *v1.Pod {
 		served.DeletionTimestamp, served.DeletionGracePeriodSeconds = &at, &grace
 	}
 	status := &served.Status
-	status.QOSClass, status.ObservedGeneration = criconfig.QOS(p.Spec), p.Spec.Generation
+	status.QOSClass, status.ObservedGeneration = criconfig.QOS(p.Spec), p.ObservedGeneration()
 	if !p.Status.Reportable {
 		status.Phase = v1.PodUnknown
 		return served

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/sim/truth"
 )
@@ -381,21 +380,12 @@ const recordBound = time.Second
 const lateUpdateBound = 150 * time.Second
 
 // checkResized checks a status that says that a resize is complete: the newest generation is
-// observed, no condition says otherwise, and the running containers have what they ask for.
+// observed, and no condition says otherwise.
 func (m *model) checkResized(p *pod, object *v1.Pod, now time.Time) *finding {
 	s := &object.Status
-	if p == nil || !p.wasResized() || s.ObservedGeneration != object.Generation ||
+	if p == nil || !p.wasResized() || p.liveContainers == 0 || s.ObservedGeneration != object.Generation ||
 		object.DeletionTimestamp != nil || slices.ContainsFunc(s.Conditions, isOfResize) {
 		return nil
-	}
-	for _, has := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-		spec := containerOf(object, has.Name)
-		if has.State.Running == nil || has.Resources == nil || spec == nil ||
-			!equality.Semantic.DeepEqual(has.Resources.Limits, spec.Resources.Limits) ||
-			!equality.Semantic.DeepEqual(has.Resources.Requests, spec.Resources.Requests) ||
-			!isAllocated(has.AllocatedResources, spec.Resources.Requests) {
-			return nil
-		}
 	}
 	return m.checkCompletion(p, p.spec, now)
 }
