@@ -1144,8 +1144,8 @@ func TestGrantBeforeContainersAreRecalled(t *testing.T) {
 	}
 }
 
-// A generation is observed once it was decided about the resources that it asks for. What is told
-// never goes back, and a pod that ends waits for no decision.
+// A generation is observed once it was decided about the resources that it asks for. It never goes
+// back, and a pod that ends waits for no decision.
 func TestObservedGeneration(t *testing.T) {
 	r := newResizeHarness(t, "1", "100Mi")
 	p := r.pod
@@ -1187,17 +1187,17 @@ func TestObservedGeneration(t *testing.T) {
 // An agent that is started again observes no less than the one before it.
 func TestObservedGenerationOfEarlierAgent(t *testing.T) {
 	for _, c := range []struct {
-		told, want int64
+		reported, want int64
 	}{{2, 2}, {3, 3}} {
 		r := newResizeHarness(t, "1", "100Mi")
 		recorded := allocation.Of(r.pod.Spec)
 		object := r.pod.Spec.DeepCopy()
-		object.Generation, object.Status.ObservedGeneration = 3, c.told
+		object.Generation, object.Status.ObservedGeneration = 3, c.reported
 		object.Spec.Containers[0].Resources.Requests = resources("2", "100Mi")
 		r.pod.Spec = nil
 		r.pod.setSpec(object, &recorded, r.now)
 		if got := r.pod.ObservedGeneration(); got != c.want {
-			t.Errorf("%d was told: %d, want %d", c.told, got, c.want)
+			t.Errorf("%d was reported: %d, want %d", c.reported, got, c.want)
 		}
 	}
 }

@@ -383,8 +383,9 @@ const lateUpdateBound = 150 * time.Second
 // observed, and no condition says otherwise.
 func (m *model) checkResized(p *pod, object *v1.Pod, now time.Time) *finding {
 	s := &object.Status
-	if p == nil || !p.wasResized() || p.liveContainers == 0 || s.ObservedGeneration != object.Generation ||
-		object.DeletionTimestamp != nil || slices.ContainsFunc(s.Conditions, isOfResize) {
+	if p == nil || !p.wasResized() || p.liveContainers == 0 ||
+		s.ObservedGeneration != object.Generation || object.DeletionTimestamp != nil ||
+		slices.ContainsFunc(s.Conditions, isOfResize) {
 		return nil
 	}
 	return m.checkCompletion(p, p.spec, now)
