@@ -1965,13 +1965,6 @@ var mutants = []mutant{
 		scenario: "resize", plan: "resize-unfinished.yaml",
 	},
 	{
-		name:     "a generation is observed before it was decided about its resources",
-		file:     "core/pod/resize.go",
-		old:      "		return r.Decided\n",
-		new:      "		return p.Spec.Generation\n",
-		scenario: "resize", seeds: "1-10",
-	},
-	{
 		name:     "what containers have is not recorded",
 		file:     "core/resize.go",
 		old:      "	if a.state.Allocation.SetActuated(p.UID, amounts, whole) {\n",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/sim/truth"
 )
@@ -380,13 +381,22 @@ const recordBound = time.Second
 const lateUpdateBound = 150 * time.Second
 
 // checkResized checks a status that says that a resize is complete: the newest generation is
-// observed, and no condition says otherwise.
+// observed, no condition says otherwise, and the containers have what they ask for.
 func (m *model) checkResized(p *pod, object *v1.Pod, now time.Time) *finding {
 	s := &object.Status
 	if p == nil || !p.wasResized() || p.liveContainers == 0 ||
 		s.ObservedGeneration != object.Generation || object.DeletionTimestamp != nil ||
 		slices.ContainsFunc(s.Conditions, isOfResize) {
 		return nil
+	}
+	for _, has := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		spec := containerOf(object, has.Name)
+		if has.State.Running == nil || has.Resources == nil || spec == nil ||
+			!equality.Semantic.DeepEqual(has.Resources.Limits, spec.Resources.Limits) ||
+			!equality.Semantic.DeepEqual(has.Resources.Requests, spec.Resources.Requests) ||
+			!isAllocated(has.AllocatedResources, spec.Resources.Requests) {
+			return nil // it ends, and is not resized
+		}
 	}
 	return m.checkCompletion(p, p.spec, now)
 }
