@@ -1959,7 +1959,7 @@ var mutants = []mutant{
 	{
 		name: "a resize that an earlier agent has not finished is complete",
 		file: "core/pod/resize.go",
-		old: "			p.noteResizing(env) // the earlier agent may have ended before it set the pod's " +
+		old: "				p.noteResizing(env) // the earlier agent may have ended before it set the pod's " +
 			"cgroup\n",
 		new:      "",
 		scenario: "resize", plan: "resize-unfinished.yaml",

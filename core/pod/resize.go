@@ -329,8 +329,9 @@ func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
 		has := allocation.AmountsOf(p.Spec, container)
 		has.MemoryRequest = a.Last.MemoryRequest
 		if *a.Last != has && !allocation.MustRestart(container, *a.Last, has) {
-			p.noteResizing(env) // the earlier agent may have ended before it set the pod's cgroup
-			a.Last = &has
+			if a.Last = &has; p.roleOf(container.Name) != Ephemeral { // of which there is no record
+				p.noteResizing(env) // the earlier agent may have ended before it set the pod's cgroup
+			}
 		}
 	} else if more := a.Last.Max(a.Reported.Known(*a.Last)); more != *a.Last {
 		a.Attempted = &more
