@@ -34,7 +34,7 @@ type Resize struct {
 	// Granted is Desired once that fits, until the decision is on the disk.
 	Granted *v1.Pod `json:"granted,omitempty"`
 
-	// Decided is the newest generation about whose resources it was decided.
+	// Decided is the newest generation whose resources were allocated or denied.
 	Decided int64 `json:"decided,omitempty"`
 
 	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
@@ -139,8 +139,8 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 }
 
 // ObservedGeneration returns the newest generation that the status of the pod is about. One that
-// asks for other resources is not observed before it was decided about them: until then, no
-// condition says that a resize is not complete. Upstream decides before it plans the pod
+// asks for other resources is not observed before these are allocated or denied: until then, no
+// condition says that the resize is not complete. A kubelet decides on it before it syncs the pod
 // (HandlePodUpdates in pkg/kubelet/kubelet.go).
 func (p *Pod) ObservedGeneration() int64 {
 	if r := &p.Resize; p.Stage == Syncing && (r.Desired != nil || r.Granted != nil) {
@@ -329,7 +329,8 @@ func (p *Pod) compareReported(a *Actuation, container *v1.Container, env *Env) {
 		has := allocation.AmountsOf(p.Spec, container)
 		has.MemoryRequest = a.Last.MemoryRequest
 		if *a.Last != has && !allocation.MustRestart(container, *a.Last, has) {
-			if a.Last = &has; p.roleOf(container.Name) != Ephemeral { // of which there is no record
+			a.Last = &has
+			if p.roleOf(container.Name) != Ephemeral { // of which there is no record
 				p.noteResizing(env) // the earlier agent may have ended before it set the pod's cgroup
 			}
 		}

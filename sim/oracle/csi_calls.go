@@ -127,11 +127,10 @@ func (m *model) findUnattached(now time.Time, eff *world.Effect, name csiName) *
 // findNeedless returns that a volume is to be published where the agent knows that it is, unless
 // its driver wants that from time to time.
 func (m *model) findNeedless(now time.Time, name csiName, target string) *finding {
-	d := m.csi.drivers[name.driver]
 	p := m.podOfTarget(target)
 	is, isPublished := m.csi.published[target]
 	switch {
-	case d != nil && d.Spec.RequiresRepublish != nil && *d.Spec.RequiresRepublish,
+	case requiresRepublish(m.csi.drivers[name.driver]),
 		!isPublished, is.csiName != name, !m.csi.succeeded[target],
 		p == nil, p.liveContainers == 0, p.wasRemoved(), p.specChanged,
 		m.lastFault(now).After(is.since):

@@ -67,6 +67,12 @@ func (m *model) republishAnswered(now time.Time, call csiInFlight, ev *world.Eve
 	}
 }
 
+// requiresRepublish reports whether a driver wants its volumes published again from time to time;
+// nil: it has no CSIDriver.
+func requiresRepublish(d *storagev1.CSIDriver) bool {
+	return d != nil && isTrue(d.Spec.RequiresRepublish)
+}
+
 // checkServed finds a volume that should have been published again by now.
 func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	since := now.Add(-csiRepublishBound)
@@ -76,8 +82,7 @@ func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding 
 	// A volume that this agent has found counts as published when it started.
 	for _, target := range slices.Sorted(maps.Keys(m.csi.published)) {
 		is, p := m.csi.published[target], m.podOfTarget(target)
-		d := m.csi.drivers[is.driver]
-		if d == nil || !isTrue(d.Spec.RequiresRepublish) || p == nil || p.spec == nil ||
+		if !requiresRepublish(m.csi.drivers[is.driver]) || p == nil || p.spec == nil ||
 			p.spec.DeletionTimestamp != nil || p.specChanged || p.liveContainers == 0 {
 			continue
 		}

@@ -233,7 +233,7 @@ func (m *model) mayRepeatPublication(now time.Time, request any) bool {
 // republishes reports whether a driver wants its volumes to be published again from time to time.
 func (m *model) republishes() bool {
 	for _, d := range m.csi.drivers { //ordered: any
-		if d != nil && isTrue(d.Spec.RequiresRepublish) {
+		if requiresRepublish(d) {
 			return true
 		}
 	}
@@ -293,8 +293,7 @@ func (m *model) isPeriodic(call string, request any) bool {
 			!c.pod.isResizing()
 	}
 	if publish, is := request.(*world.PublishVolume); is { // how often is judged by csi-republish
-		d := m.csi.drivers[publish.Driver.Name]
-		return d != nil && isTrue(d.Spec.RequiresRepublish)
+		return requiresRepublish(m.csi.drivers[publish.Driver.Name])
 	}
 	operation, isOperation := request.(world.ObjectOperation)
 	if !isOperation {

@@ -169,6 +169,12 @@ func (m *model) shutdownEffectUntil() time.Time {
 	return s.endedAt.Add(shutdownOverBound)
 }
 
+// undisturbedSince returns since when neither a shutdown, a fault nor its own start may keep the
+// agent from anything.
+func (m *model) undisturbedSince(now time.Time) time.Time {
+	return later(m.shutdownEffectUntil(), later(m.agentStartedAt, m.lastFault(now)))
+}
+
 // mayBeShutDown reports whether the agent may have ended the pod because the machine shuts down, or
 // may do so now. A static pod runs again when the shutdown has ended, any other one never.
 func (p *pod) mayBeShutDown(now time.Time) bool {

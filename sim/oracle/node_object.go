@@ -151,8 +151,7 @@ func (m *model) readyProblem(ready bool, slack time.Duration, now time.Time) str
 	case isDown && ready && !m.anyFaultPossible(from, now, nodeCalls...):
 		return fmt.Sprintf("the Node is ready, but the runtime has said since %v that it, or its "+
 			"network, is not", r.since)
-	case !isDown && !ready && now.Sub(later(m.lastFault(now), later(m.agentStartedAt,
-		m.shutdownEffectUntil()))) > slack+callBound:
+	case !isDown && !ready && now.Sub(m.undisturbedSince(now)) > slack+callBound:
 		return fmt.Sprintf("the Node is not ready, but the runtime has said since %v that it and its "+
 			"network are", r.since)
 	}

@@ -404,8 +404,8 @@ const admittedBound = 5 * time.Second
 // findUnadmitted returns which pod is served as waiting for the end of a shutdown, although that
 // was cancelled.
 func (m *model) findUnadmitted(now time.Time, pods []*v1.Pod) *finding {
-	from := later(m.shutdownEffectUntil(), later(m.agentStartedAt, m.lastFault(now)))
-	if m.shutdown.endedAt.IsZero() || m.agentDown || now.Sub(from) <= admittedBound {
+	if m.shutdown.endedAt.IsZero() || m.agentDown ||
+		now.Sub(m.undisturbedSince(now)) <= admittedBound {
 		return nil
 	}
 	for _, served := range pods {

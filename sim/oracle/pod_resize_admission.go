@@ -395,7 +395,7 @@ func (m *model) checkResized(p *pod, object *v1.Pod, now time.Time) *finding {
 			!equality.Semantic.DeepEqual(has.Resources.Limits, spec.Resources.Limits) ||
 			!equality.Semantic.DeepEqual(has.Resources.Requests, spec.Resources.Requests) ||
 			!isAllocated(has.AllocatedResources, spec.Resources.Requests) {
-			return nil // it ends, and is not resized
+			return nil // the resize is not reported as complete, or the pod ends
 		}
 	}
 	return m.checkCompletion(p, p.spec, now)

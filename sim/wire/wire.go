@@ -121,15 +121,19 @@ func (w *Wire) receive(c *Call, serve func(*Call)) {
 }
 
 // Cancel ends the wait for an operation of the current incarnation of the agent, as that of a call
-// whose context is canceled: it fails with KindUnavailable at once. A local operation goes on, and
-// fails if its response is lost. One that is not in flight is ignored.
+// whose context is canceled: it fails with KindUnavailable at once. A local operation goes on; one
+// that has ended, and whose response is lost, fails at once. One that is not in flight is ignored.
 func (w *Wire) Cancel(id world.OpID) {
 	i := slices.IndexFunc(w.inFlight, func(c *Call) bool { return id != 0 && c.Effect.Op == id })
 	if i < 0 {
 		return
 	}
 	c := w.inFlight[i]
-	if c.replied != w.local || w.local && !c.Outcome.ResponseLost {
+	canFail := !c.replied
+	if w.local {
+		canFail = c.replied && c.Outcome.ResponseLost
+	}
+	if !canFail {
 		return
 	}
 	c.agenda.After(0, func() {
