@@ -196,18 +196,25 @@ func TestStepIsBounded(t *testing.T) {
 	}
 }
 
-// A pod that waits for the name of another is planned when that one holds the name no more, also if
-// an event, and no plan of the other, has freed it.
+// Pods that wait for the name of another are planned when that one holds the name no more, also if
+// an event, and no plan of the other, has freed it. They do not have each other planned.
 func TestNamesakeIsPlanned(t *testing.T) {
 	a := &Agent{podUIDsByName: map[string][]string{"ns/web": {"u1", "u2", "u3"}}}
 	a.state.Pods = map[string]*pod.Pod{}
 	for _, uid := range a.podUIDsByName["ns/web"] {
-		a.state.Pods[uid] = &pod.Pod{UID: uid, Namespace: "ns", Name: "web", Stage: pod.Terminated}
+		a.state.Pods[uid] = &pod.Pod{UID: uid, Namespace: "ns", Name: "web", Stage: pod.Terminated,
+			WaitingForName: uid != "u1"}
 	}
-	a.state.Pods["u2"].WaitingForName = true
-	a.enqueueNamesakes(a.state.Pods["u1"], false)
-	want := []timer.Key{{Component: pod.Component, Name: "u2"}}
-	if !slices.Equal(a.queue.keys, want) {
-		t.Errorf("planned %v, want %v", a.queue.keys, want)
+	a.state.Pods["u1"].HeldName = true
+	key := func(uid string) timer.Key { return timer.Key{Component: pod.Component, Name: uid} }
+	for uid, want := range map[string][]timer.Key{"u1": {key("u2"), key("u3")}, "u2": nil, "u3": nil} {
+		a.queue = planQueue{}
+		if a.enqueueNamesakes(a.state.Pods[uid]); !slices.Equal(a.queue.keys, want) {
+			t.Errorf("%s: planned %v, want %v", uid, a.queue.keys, want)
+		}
+	}
+	a.queue = planQueue{}
+	if a.enqueueNamesakes(a.state.Pods["u1"]); len(a.queue.keys) != 0 {
+		t.Errorf("planned again: %v", a.queue.keys)
 	}
 }

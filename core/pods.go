@@ -202,7 +202,8 @@ func (a *Agent) desiredUIDs() map[string]bool {
 // full name, other pods of that name are enqueued, which wait for it.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
-	held, stage, evicted := p.HoldsNameOrPorts(), p.Stage, p.IsEvicted()
+	p.HeldName = p.HeldName || p.HoldsNameOrPorts()
+	stage, evicted := p.Stage, p.IsEvicted()
 	resizing := p.Resize.InProgress != nil || p.Resize.HeldEarlier != nil
 	head := a.state.Images.Head()
 	a.countShare(p)
@@ -238,7 +239,7 @@ func (a *Agent) planPod(p *pod.Pod) time.Time {
 			a.reapplyAPIPod(p.FullName(), a.state.Now)
 		}
 	}
-	a.enqueueNamesakes(p, held)
+	a.enqueueNamesakes(p)
 	if p.Stage == pod.Syncing && stage == pod.Terminated { // it runs again after a shutdown
 		a.recordAllocation(p, "")
 	}
@@ -296,17 +297,19 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 }
 
 // enqueueNamesakes enqueues the other pods of the same full name, and the mirror of that name,
-// which may wait for a pod that does not hold the name any more. held reports whether it did before
-// its plan; if not, an event has freed the name, and only a pod that waits for it is planned.
-func (a *Agent) enqueueNamesakes(p *pod.Pod, held bool) {
-	if !p.FullyRemoved && p.HoldsNameOrPorts() {
+// which may wait for a pod that does not hold the name any more. It is called when the pod was
+// planned. Pods that wait for the name do not hold it, so they do not enqueue each other.
+func (a *Agent) enqueueNamesakes(p *pod.Pod) {
+	held := p.HeldName
+	p.HeldName = !p.FullyRemoved && p.HoldsNameOrPorts()
+	if p.HeldName || !p.FullyRemoved && !held {
 		return
 	}
-	if a.state.HasAPIServer && (p.FullyRemoved || held) {
+	if a.state.HasAPIServer {
 		a.queue.enqueue(mirror.Key(p.FullName()))
 	}
 	for _, uid := range a.podUIDsByName[p.FullName()] {
-		if uid != p.UID && (p.FullyRemoved || held || a.state.Pods[uid].WaitingForName) {
+		if uid != p.UID {
 			a.enqueuePod(uid)
 		}
 	}

@@ -91,6 +91,9 @@ type Pod struct {
 	// created after a pod of the same UID had been removed. A list that was requested before then
 	// may still have removed objects; an unknown object in such a list is ignored.
 	LastRemoval time.Time `json:"lastRemoval"`
+	// HeldName is set if the pod held its full name, or may have, when it was planned last. If it does
+	// not any more, by an event or by its plan, other pods of that name are planned.
+	HeldName bool `json:"heldName,omitempty"`
 	// WaitingForName is set while another pod of the same full name still runs.
 	WaitingForName bool `json:"waitingForName,omitempty"`
 	// RuntimeWaitReason is the reason why the pod waits for the runtime; empty if it does not.

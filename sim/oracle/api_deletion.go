@@ -76,7 +76,7 @@ var deletionCalls = []string{"WatchObjects", "ObjectChanged", "GetObject", "Patc
 	"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox",
 	"ReadTail", "ReadFiles", "StatPath", "ListDir", "ReadLinks", "MakeDir", "MakeLink",
 	"WriteFile", "WriteDir", "Rename", "MountMemory", "BindSubPath", "Unmount", "RemoveTree",
-	"SetCgroup", "ListCgroups", "RemoveCgroup"}
+	"SetCgroup", "ListCgroups", "RemoveCgroup", "UnpublishVolume"}
 
 func (*apiDeletion) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if m.agentDown {

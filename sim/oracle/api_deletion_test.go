@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,7 +38,26 @@ func TestAPIDeletion(t *testing.T) {
 			s.PodNoLongerDesired(s.now, "u1")
 			s.store(0, s.served("u1", v1.PodRunning), nil)
 		}},
+		{"stays after its end", "api-deletion", deletedFor(5*time.Minute, "")},
+		{"stays for a while", "", deletedFor(3*time.Minute, "")},
+		{"stays, as its driver refuses to unpublish", "", deletedFor(5*time.Minute, "UnpublishVolume")},
 	})
+}
+
+// deletedFor deletes a pod that has ended, which is still served a time later; calls of one name
+// may have failed.
+func deletedFor(span time.Duration, fault string) func(*script) {
+	return func(s *script) {
+		s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == fault }
+		s.startPod(always).exit(143, truth.CauseStop)
+		s.changeSandbox(truth.SandboxStopped, "u1-s0")
+		deleted := s.served("u1", v1.PodFailed)
+		deleted.DeletionTimestamp = &metav1.Time{Time: s.now}
+		s.store(0, s.served("u1", v1.PodFailed), deleted)
+		s.PodNoLongerDesired(s.now, "u1")
+		s.wait(span.Seconds())
+		s.CheckServed(s.now, nil)
+	}
 }
 
 // The mirror of a static pod goes with its manifest, and if its Node or its status cannot stay.

@@ -106,7 +106,7 @@ func (m *model) findWrongCSICall(now time.Time, eff *world.Effect, name csiName,
 // not attached.
 func (m *model) findUnattached(now time.Time, eff *world.Effect, name csiName) *finding {
 	node := m.objects.node
-	if node == nil || !m.csi.needsAttachment(name.driver) {
+	if node == nil || !m.mustBeAttached(now, name.driver) {
 		return nil
 	}
 	if !slices.Contains(node.Status.VolumesInUse, name.unique()) {

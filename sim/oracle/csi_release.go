@@ -97,7 +97,7 @@ func (*csiRelease) checkFact(m *model, f *truth.Fact) *finding {
 		}
 		for _, places := range []map[string]csiPlace{m.csi.staged, m.csi.published} {
 			for _, path := range slices.Sorted(maps.Keys(places)) {
-				if is := places[path]; is.unique() == name && m.csi.needsAttachment(is.driver) {
+				if is := places[path]; is.unique() == name && m.mustBeAttached(f.Time, is.driver) {
 					return findingf("the Node says that %s is not in use, although it is at %s", name, path)
 				}
 			}

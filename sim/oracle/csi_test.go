@@ -108,6 +108,24 @@ func csiCall(s *script, op world.OpID, body any, done bool) {
 	}
 }
 
+// unattachedDriver is the object of a driver whose volumes are not attached.
+func unattachedDriver() world.Object {
+	no := false
+	return world.Object{CSIDriver: &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiDriver},
+		Spec: storagev1.CSIDriverSpec{AttachRequired: &no}}}
+}
+
+// withoutDriver deletes that object, and stages a volume a minute later.
+func withoutDriver(s *script) {
+	driver := unattachedDriver()
+	writeObject(s, world.Object{}, driver, 0)
+	writeObject(s, nodeWith(true, true), nodeWith(false, false), 0)
+	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectDeleted, Write: &truth.Write{
+		Resource: world.ResourceCSIDrivers, Name: csiDriver, Before: driver}})
+	s.wait(60)
+	csiCall(s, 1, csiStageCall(), true)
+}
+
 func csiVolumeH() world.CSIVolume {
 	return world.CSIVolume{Driver: world.CSIDriver{Name: csiDriver}, Handle: "h"}
 }
@@ -272,13 +290,21 @@ func TestReasonsOfCSICalls(t *testing.T) {
 		}},
 		{"staged without an attachment, as its driver wants", "", func(s *script) {
 			start(s)
-			no := false
-			writeObject(s, world.Object{}, world.Object{CSIDriver: &storagev1.CSIDriver{
-				ObjectMeta: metav1.ObjectMeta{Name: csiDriver},
-				Spec:       storagev1.CSIDriverSpec{AttachRequired: &no}}}, 0)
+			writeObject(s, world.Object{}, unattachedDriver(), 0)
 			writeObject(s, nodeWith(true, true), nodeWith(false, false), 0)
 			s.wait(60)
 			csiCall(s, 1, csiStageCall(), true)
+		}},
+		{"staged without an attachment, as its driver wanted", "csi-calls", func(s *script) {
+			start(s)
+			withoutDriver(s)
+		}},
+		{"the agent cannot know that its driver wants one now", "", func(s *script) {
+			start(s)
+			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
+				return call == "WatchObjects"
+			}
+			withoutDriver(s)
 		}},
 		{"unstage is called while it is published", "csi-calls", func(s *script) {
 			csiStart(s)

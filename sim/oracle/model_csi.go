@@ -170,10 +170,12 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 	}
 }
 
-// needsAttachment reports whether volumes of a driver have to be attached.
-func (c *csiModel) needsAttachment(driver string) bool {
-	d := c.drivers[driver]
-	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
+// mustBeAttached reports whether volumes of a driver have to be attached, as far as the agent can
+// know.
+func (m *model) mustBeAttached(now time.Time, driver string) bool {
+	return !slices.ContainsFunc(m.csiDriverStates(now, driver), func(d *storagev1.CSIDriver) bool {
+		return d != nil && d.Spec.AttachRequired != nil && !*d.Spec.AttachRequired
+	})
 }
 
 // csiUse is a volume of a CSI driver that a pod has.
