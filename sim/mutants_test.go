@@ -2010,8 +2010,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown ends all groups at once",
 		file:     "core/shutdown/shutdown.go",
-		old:      "len(s.Remaining) > 0 && now.Before(deadline) {\n\t\t\treturn deadline",
-		new:      "len(s.Remaining) > 0 && now.After(deadline) {\n\t\t\treturn deadline",
+		old:      "until = s.GroupAt.Add(period)",
+		new:      "until = s.GroupAt.Add(-period)",
 		scenario: "shutdown", seeds: "1-50",
 	},
 	{
@@ -2038,8 +2038,8 @@ var mutants = []mutant{
 	{
 		name:     "an agent that is restarted in a shutdown does not wait for its pods",
 		file:     "core/shutdown/shutdown.go",
-		old:      "!env.Listed && !s.HasReached(0)",
-		new:      "!env.Listed && s.HasReached(0)",
+		old:      "if !env.Listed {\n\t\t\tuntil",
+		new:      "if !env.Listed && s.Group < 0 {\n\t\t\tuntil",
 		scenario: "shutdown-agent-restart", seeds: "1-100",
 	},
 	{
@@ -2050,6 +2050,13 @@ var mutants = []mutant{
 		old:      "if group := a.shutdownGroup(p); m.Now.HasReached(group) {",
 		new:      "if group := a.shutdownGroup(p); m.Now.HasReached(group) && p.UID == \"\" {",
 		scenario: "shutdown-agent-restart", plan: "shutdown-latecomer.yaml",
+	},
+	{
+		name:     "pods that wait for a name have each other planned",
+		file:     "core/pods.go",
+		old:      "if p.HeldName || !p.FullyRemoved && !held {",
+		new:      "if p.HeldName || !p.FullyRemoved && !held && !p.WaitingForName {",
+		scenario: "mix", plan: "namesakes-wait.yaml",
 	},
 	{
 		name: "an agent that is restarted in a shutdown ends no pods",
@@ -2569,8 +2576,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown waits although all pods are known",
 		file:     "core/shutdown/shutdown.go",
-		old:      "!env.Listed && !s.HasReached(0) && now",
-		new:      "!s.HasReached(0) && now",
+		old:      "if !env.Listed {\n\t\t\tuntil",
+		new:      "if s.Group >= 0 {\n\t\t\tuntil",
 		scenario: "shutdown", seeds: "1-100",
 	},
 	{

@@ -237,7 +237,8 @@ func (r *run) addSecrets(source *v1.CSIPersistentVolumeSource) {
 	}
 }
 
-// removeReleasedVolumes deletes the volumes whose claim does not exist any more.
+// removeReleasedVolumes deletes the volumes whose claim does not exist any more. One that is
+// attached stays until it is not (canDeleteVolume of the external-provisioner).
 func (r *run) removeReleasedVolumes() {
 	for _, o := range r.server.Objects(world.ResourceVolumes) {
 		ref := o.Volume.Spec.ClaimRef
@@ -245,11 +246,19 @@ func (r *run) removeReleasedVolumes() {
 			continue // made by an administrator
 		}
 		claim := r.server.Object(world.ResourceClaims, ref.Namespace, ref.Name).Claim
-		if claim == nil || claim.UID != ref.UID {
+		if (claim == nil || claim.UID != ref.UID) && !r.hasAttachment(o.Volume.Name) {
 			r.adminWrite("provisioner", &world.DeleteObject{Resource: world.ResourceVolumes,
 				Name: o.Volume.Name})
 		}
 	}
+}
+
+// hasAttachment reports whether a persistent volume is attached, or about to be.
+func (r *run) hasAttachment(pv string) bool {
+	return slices.ContainsFunc(r.server.Objects(world.ResourceAttachments), func(o world.Object) bool {
+		name := o.Attachment.Spec.Source.PersistentVolumeName
+		return name != nil && *name == pv
+	})
 }
 
 func (r *run) patchClaim(claim *v1.PersistentVolumeClaim, status bool, patch string) {

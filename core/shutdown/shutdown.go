@@ -45,8 +45,8 @@ const (
 	// recheckDelay is how long after the lock was released the agent asks whether the machine still
 	// shuts down.
 	recheckDelay = time.Minute
-	// listBound is how long an agent that is started in the middle waits to know all pods before it
-	// ends the first group: a pod that is listed later ends after pods of a higher priority.
+	// listBound is how long an agent that is started in the middle waits at least to know all pods,
+	// before it ends another group than the first.
 	listBound      = 10 * time.Second
 	lockTimeout    = 30 * time.Second
 	backoffInitial = time.Second // dbusReconnectPeriod of the kubelet
@@ -224,9 +224,6 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 // releases the lock.
 func (m *Manager) planGroups(env *Env) time.Time {
 	s, now := m.Now, env.Effects.Now()
-	if limit := s.KnownAt.Add(listBound); !env.Listed && !s.HasReached(0) && now.Before(limit) {
-		return limit
-	}
 	for s.Group < len(m.Groups) {
 		period := m.Groups[s.Group].Period
 		if s.GroupAt.IsZero() {
@@ -235,8 +232,15 @@ func (m *Manager) planGroups(env *Env) time.Time {
 			add(&s.Remaining, running)
 			add(&s.Unreported, ended)
 		}
-		if deadline := s.GroupAt.Add(period); len(s.Remaining) > 0 && now.Before(deadline) {
-			return deadline
+		var until time.Time
+		if len(s.Remaining) > 0 {
+			until = s.GroupAt.Add(period)
+		}
+		if !env.Listed {
+			until = timer.Later(until, m.turnEnd())
+		}
+		if now.Before(until) {
+			return until
 		}
 		s.Group++
 		add(&s.Late, slices.Sorted(maps.Keys(s.Remaining)))
@@ -257,6 +261,17 @@ func (m *Manager) planGroups(env *Env) time.Time {
 		l.PermittedAt = env.Effects.Now()
 	}
 	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
+}
+
+// turnEnd returns until when pods of the current group may still become known, as long as not all
+// pods are: until the group has to be over, so that those of a higher priority have their time.
+func (m *Manager) turnEnd() time.Time {
+	s := m.Now
+	end := s.StartedAt
+	for _, g := range m.Groups[:s.Group+1] {
+		end = end.Add(g.Period)
+	}
+	return timer.Later(end, s.KnownAt.Add(listBound))
 }
 
 func add(set *map[string]bool, uids []string) {

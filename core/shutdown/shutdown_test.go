@@ -210,12 +210,19 @@ func TestUnlistedPodsAreWaitedFor(t *testing.T) {
 	h.bootWithLock()
 	h.pods, h.unlisted = [][]string{nil, nil}, true
 	h.announce(false)
-	h.expect("WriteFile", 10)
+	h.expect("WriteFile", 20)
 	h.complete("WriteFile", &world.Done{}, "")
+	h.m.Now.Await("late", 0) // it becomes known
+	h.wait(10)
+	h.expect("", 20)
+	h.m.PodEnded("late")
 	h.wait(10)
 	h.expect("", 30)
-	h.wait(20)
+	h.wait(10)
 	h.expect("WriteFile PermitShutdown", 0)
+	if !slices.Equal(h.ended, []int{0, 1}) {
+		t.Errorf("ended groups: %v", h.ended)
+	}
 }
 
 // A disk that takes no state file does not delay the shutdown beyond three attempts.
@@ -570,11 +577,11 @@ func TestReleaseDuringRequest(t *testing.T) {
 	h.pods = [][]string{nil, nil}
 	h.announce(false)
 	h.unlisted = true
-	h.expect("WriteFile", 10)
+	h.expect("WriteFile", 20)
 	h.complete("WriteFile", &world.Done{}, "")
 	h.loseConnection()
 	h.wait(1)
-	h.expect("DelayShutdown", 10) // the cancellation was not heard
+	h.expect("DelayShutdown", 20) // the cancellation was not heard
 	h.wait(1)
 	h.unlisted = false
 	h.expect("WriteFile", 30)

@@ -51,7 +51,7 @@ func (*apiDeletion) checkFact(m *model, f *truth.Fact) *finding {
 func (m *model) findNeedlessRemovalOfMirror(object *v1.Pod) *finding {
 	node := m.objects.node
 	if node == nil || !slices.ContainsFunc(object.OwnerReferences, isOwnedBy(node)) ||
-		object.Spec.RestartPolicy != v1.RestartPolicyAlways {
+		!alwaysRestarts(object) {
 		return nil
 	}
 	for _, p := range m.podsOfObject(object) {
@@ -62,6 +62,14 @@ func (m *model) findNeedlessRemovalOfMirror(object *v1.Pod) *finding {
 		}
 	}
 	return nil
+}
+
+// alwaysRestarts reports whether each container of a pod runs again after any end.
+func alwaysRestarts(pod *v1.Pod) bool {
+	return pod.Spec.RestartPolicy == v1.RestartPolicyAlways &&
+		!slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
+			return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
+		})
 }
 
 // deletionBound is how long a pod of which nothing runs may still be at the API server, without a

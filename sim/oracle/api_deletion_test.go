@@ -62,9 +62,13 @@ func deletedFor(span time.Duration, fault string) func(*script) {
 
 // The mirror of a static pod goes with its manifest, and if its Node or its status cannot stay.
 func TestMirrorStaysWithItsManifest(t *testing.T) {
-	remove := func(policy v1.RestartPolicy, hash, owner string) func(*script) {
+	remove := func(policy v1.RestartPolicy, hash, owner string,
+		changes ...func(*v1.Pod)) func(*script) {
 		return func(s *script) {
 			p := spec("u1", policy, "app")
+			for _, change := range changes {
+				change(p)
+			}
 			p.Annotations = map[string]string{annotationSource: "file", annotationUID: "h1"}
 			s.setDesired(p)
 			s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectCreated, Write: &truth.Write{
@@ -83,5 +87,8 @@ func TestMirrorStaysWithItsManifest(t *testing.T) {
 		{"another version of the manifest", "", remove(always, "h0", "node")},
 		{"another Node", "", remove(always, "h1", "other")},
 		{"its status cannot be replaced", "", remove(never, "h1", "node")},
+		{"that of one container cannot be", "", remove(always, "h1", "node", func(p *v1.Pod) {
+			p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyOnFailure)
+		})},
 	})
 }

@@ -129,6 +129,8 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	changedAt := m.sharedChangedAt
 	if p := m.podOfPeriod(request); p != nil && p.fullName != nil {
 		changedAt = p.reactsTo()
+	} else if get, isGet := request.(*world.GetObject); isGet {
+		changedAt = later(changedAt, m.usersDesiredAt(get))
 	}
 	quietSince := now.Add(-quietBound)
 	if _, isList := request.(*world.ListDir); isList && last.Before(quietSince) {
@@ -146,6 +148,25 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 			"%v", what, now.Sub(last), least)
 	}
 	return nil
+}
+
+// usersDesiredAt returns when the newest pod was desired that uses the claim or the volume which a
+// request reads: a new pod reads them at once. It is zero if there is none.
+func (m *model) usersDesiredAt(r *world.GetObject) (newest time.Time) {
+	for _, p := range m.podsInOrder {
+		if p.spec == nil || !p.desiredAt.After(newest) {
+			continue
+		}
+		for i := range p.spec.Spec.Volumes {
+			name, _ := claimName(p.spec, &p.spec.Spec.Volumes[i])
+			claim := m.volumes.claims[p.spec.Namespace+"/"+name]
+			if r.Resource == world.ResourceClaims && r.Namespace == p.spec.Namespace && r.Name == name ||
+				r.Resource == world.ResourceVolumes && claim != nil && claim.Spec.VolumeName == r.Name {
+				newest = p.desiredAt
+			}
+		}
+	}
+	return newest
 }
 
 func isNodePatch(request any) bool {

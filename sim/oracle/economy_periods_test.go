@@ -82,6 +82,36 @@ func TestEconomyOfPeriods(t *testing.T) {
 	runCases(t, cases)
 }
 
+// A claim and its volume are read earlier than once a minute if there is a new pod that uses them.
+func TestClaimsOfNewPods(t *testing.T) {
+	with := func(resource api.Resource, name, claim string) func(*script) {
+		return func(s *script) {
+			settleEconomy(s)
+			s.model.volumes.claims = map[string]*v1.PersistentVolumeClaim{"ns/data": {
+				Spec:   v1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+				Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}}
+			get := &api.GetObject{Resource: resource, Name: name}
+			if resource == api.ResourceClaims {
+				get.Namespace = "ns"
+			}
+			s.Called(s.now, get)
+			s.wait(30)
+			p := spec("u2", always, "app")
+			p.Name = "newer"
+			p.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+			s.setDesired(p)
+			s.Called(s.now, get)
+		}
+	}
+	runCases(t, []testCase{
+		{"the claim", "", with(api.ResourceClaims, "data", "data")},
+		{"its volume", "", with(api.ResourceVolumes, "pv", "data")},
+		{"another claim", "economy", with(api.ResourceClaims, "data", "other")},
+		{"the volume of another claim", "economy", with(api.ResourceVolumes, "pv", "other")},
+	})
+}
+
 // A driver whose answer was lost is called again after minutes. The agent learns then that the
 // volume is not in use any more, and says so in the status of the Node.
 func TestNodeAfterLostRelease(t *testing.T) {
