@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/manifest"
 	"seedlet.dev/core/mirror"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -169,6 +170,7 @@ func (a *Agent) planAPIPods(now time.Time) time.Time {
 	}
 	a.updateAPIPods(nil, now)
 	a.retryResizes(triggerPodsAdded) // they wait for the whole list
+	a.queue.enqueue(shutdown.Owner)
 	return time.Time{}
 }
 

@@ -32,7 +32,8 @@ func (a *Agent) shutdownRejection() Rejection {
 
 func (a *Agent) planShutdown() time.Time {
 	return a.state.Shutdown.Plan(&shutdown.Env{Effects: &a.effects, EndGroup: a.endGroup,
-		IsReported: a.isEndReported, Listed: a.hasListedEverything()})
+		IsReported: a.isEndReported,
+		Listed:     a.hasListedEverything() && len(a.state.PendingAPIPods) == 0})
 }
 
 // endGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, or have

@@ -5,8 +5,9 @@
 // the shutdown under way with its group, and the state file. Plan: takes the lock; in a shutdown,
 // ends the pods of one group after the other, those of the lowest priority first, each with the
 // shorter of its own grace period and the group's; goes on when all of the group have ended, or its
-// period has passed; releases the lock when all pods are known and have ended and the final
-// statuses are written, or the time of all groups has passed. Events: the announcement of a
+// period has passed, and while not all pods are known only when the group has to be over; releases
+// the lock when all pods are known and have ended and the final statuses are written, or the time
+// of all groups has passed. Events: the announcement of a
 // shutdown and its cancellation, the loss of the connection on which they come, or a restart of
 // logind, ends of pods, and the completions of its operations.
 //
@@ -97,9 +98,12 @@ type Shutdown struct {
 	Group     int       `json:"group"`   // the one that ends; the number of groups if all have ended
 	// GroupAt is when the group began to end, Remaining its pods that have not ended, by UID; Late are
 	// those of earlier groups, which have taken longer than the period.
-	GroupAt   time.Time       `json:"groupAt"`
-	Remaining map[string]bool `json:"remaining,omitempty"`
-	Late      map[string]bool `json:"late,omitempty"`
+	GroupAt  time.Time `json:"groupAt"`
+	MayEndAt time.Time `json:"mayEndAt"`
+	// Incomplete is set if the group began to end before all pods were known.
+	Incomplete bool            `json:"incomplete,omitempty"`
+	Remaining  map[string]bool `json:"remaining,omitempty"`
+	Late       map[string]bool `json:"late,omitempty"`
 	// Unreported are the pods that have ended and whose final status the API server does not have.
 	Unreported map[string]bool `json:"unreported,omitempty"`
 	Released   bool            `json:"released,omitempty"` // the machine may go down
@@ -226,25 +230,25 @@ func (m *Manager) planGroups(env *Env) time.Time {
 	s, now := m.Now, env.Effects.Now()
 	for s.Group < len(m.Groups) {
 		period := m.Groups[s.Group].Period
-		if s.GroupAt.IsZero() {
+		if s.GroupAt.IsZero() || s.Incomplete && env.Listed {
 			running, ended := env.EndGroup(s.Group, period)
-			s.GroupAt = now
 			add(&s.Remaining, running)
 			add(&s.Unreported, ended)
+			if s.GroupAt, s.MayEndAt = now, now.Add(period); s.Incomplete {
+				s.MayEndAt = timer.Soonest(s.MayEndAt, m.latestEnd())
+			}
+			s.Incomplete = !env.Listed
 		}
-		var until time.Time
-		if len(s.Remaining) > 0 {
-			until = s.GroupAt.Add(period)
+		until := s.MayEndAt
+		if s.Incomplete {
+			until = m.latestEnd()
 		}
-		if !env.Listed {
-			until = timer.Later(until, m.turnEnd())
-		}
-		if now.Before(until) {
+		if (s.Incomplete || len(s.Remaining) > 0) && now.Before(until) {
 			return until
 		}
 		s.Group++
 		add(&s.Late, slices.Sorted(maps.Keys(s.Remaining)))
-		s.GroupAt, s.Remaining = time.Time{}, nil
+		s.GroupAt, s.Remaining, s.Incomplete = time.Time{}, nil, false
 	}
 	maps.DeleteFunc(s.Unreported, func(uid string, _ bool) bool { return env.IsReported(uid) })
 	deadline := s.StartedAt.Add(m.Total())
@@ -263,9 +267,9 @@ func (m *Manager) planGroups(env *Env) time.Time {
 	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
 }
 
-// turnEnd returns until when pods of the current group may still become known, as long as not all
-// pods are: until the group has to be over, so that those of a higher priority have their time.
-func (m *Manager) turnEnd() time.Time {
+// latestEnd returns when the current group is over at the latest although not all pods were known
+// when it began to end: the later groups are to have their periods.
+func (m *Manager) latestEnd() time.Time {
 	s := m.Now
 	end := s.StartedAt
 	for _, g := range m.Groups[:s.Group+1] {

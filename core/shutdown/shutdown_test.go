@@ -225,6 +225,46 @@ func TestUnlistedPodsAreWaitedFor(t *testing.T) {
 	}
 }
 
+// A group that was reached before all pods were known is ended once more when they are, and has its
+// period then, but no longer than leaves the later groups theirs.
+func TestPodsAreListedWhileTheirGroupEnds(t *testing.T) {
+	for listedAfter, want := range map[int]int{6: 20, 18: 20, 1: 20} {
+		h := newHarness(t)
+		h.bootWithLock()
+		h.pods, h.unlisted = [][]string{nil, {"c"}}, true
+		h.announce(false)
+		h.expect("WriteFile", 20)
+		h.complete("WriteFile", &world.Done{}, "")
+		h.wait(listedAfter)
+		h.pods[0], h.unlisted = []string{"a"}, false
+		h.expect("", want)
+		if !slices.Equal(h.ended, []int{0, 0}) {
+			t.Errorf("ended groups: %v", h.ended)
+		}
+		h.m.PodEnded("a")
+		h.expect("", listedAfter+10)
+		if !slices.Equal(h.ended, []int{0, 0, 1}) {
+			t.Errorf("ended groups: %v", h.ended)
+		}
+	}
+}
+
+// A group of a short period has it when its pods become known in the first ten seconds.
+func TestPodsOfAShortGroupAreListed(t *testing.T) {
+	h := newHarness(t)
+	h.m.Groups[0].Period = 3 * time.Second
+	h.bootWithLock()
+	h.pods, h.unlisted = [][]string{nil, {"c"}}, true
+	h.announce(false)
+	h.expect("WriteFile", 10)
+	h.complete("WriteFile", &world.Done{}, "")
+	h.wait(6)
+	h.pods[0], h.unlisted = []string{"a"}, false
+	h.expect("", 9)
+	h.wait(3)
+	h.expect("", 19)
+}
+
 // A disk that takes no state file does not delay the shutdown beyond three attempts.
 func TestStateFileThatCannotBeWritten(t *testing.T) {
 	h := newHarness(t)

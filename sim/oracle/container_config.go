@@ -63,6 +63,9 @@ func (*containerConfig) checkFact(m *model, f *truth.Fact) *finding {
 		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
 			continue
 		}
+		if p.spec == nil && m.volumes.hasNewerClaim(spec, p.removedAt) {
+			return nil // it was created with the volume that the claim of that name had before
+		}
 		want := m.wantedContainer(p, spec, c, f)
 		if mayLackRequest {
 			want[oomScoreLine] = have[oomScoreLine]

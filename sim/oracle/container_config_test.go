@@ -2,9 +2,11 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/sim/truth"
@@ -106,6 +108,39 @@ func TestContainerConfig(t *testing.T) {
 		{"the labels of another pod", "container-config", with(func(c *runtimeapi.ContainerConfig) {
 			c.Labels["io.kubernetes.pod.uid"] = "u2"
 		})},
+	})
+}
+
+// A container whose creation takes effect after its pod was removed is not judged by a claim that
+// was made later under the name of its own.
+func TestContainerWithAnEarlierClaim(t *testing.T) {
+	with := func(madeAfter time.Duration) func(*script) {
+		return func(s *script) {
+			pod, config := configured()
+			pod.Spec.Volumes[0].VolumeSource = v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
+			config.Mounts[1].HostPath = "/old"
+			s.model.opts.MemoryBytes = 16 << 30
+			s.setDesired(pod)
+			sandboxID := s.sandbox("u1", 0)
+			s.wait(10)
+			s.PodNoLongerDesired(s.now, "u1")
+			s.model.volumes.claims = map[string]*v1.PersistentVolumeClaim{"ns/data": {
+				ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(s.now.Add(madeAfter))},
+				Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "pv"}}}
+			s.model.volumes.volumes = map[string]*v1.PersistentVolume{"pv": {
+				Spec: v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
+					HostPath: &v1.HostPathVolumeSource{Path: "/new"}}}}}
+			s.wait(10)
+			s.addFact(truth.ContainerCreated, truth.Fact{SandboxID: sandboxID, Container: "app",
+				ContainerID: "u1-app#0", ContainerConfig: config, Env: map[string]string{"A": "one"},
+				Annotations: map[string]string{annotationRestarts: "0",
+					annotationHash: containerHash(&pod.Spec.Containers[0])}})
+		}
+	}
+	runCases(t, []testCase{
+		{"the claim is another one", "", with(5 * time.Second)},
+		{"the claim is its own", "container-config", with(-5 * time.Second)},
 	})
 }
 

@@ -171,6 +171,16 @@ func isOfAnother(pod *v1.Pod, v *v1.Volume, claim *v1.PersistentVolumeClaim) boo
 	return v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod)
 }
 
+// hasNewerClaim reports whether a pod has a claim that was made later than a time.
+func (o *volumeModel) hasNewerClaim(pod *v1.Pod, than time.Time) bool {
+	than = than.Truncate(time.Second) // as the dates of objects are
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
+		name, _ := claimName(pod, &v)
+		claim := o.claims[pod.Namespace+"/"+name]
+		return name != "" && claim != nil && !claim.CreationTimestamp.Time.Before(than)
+	})
+}
+
 // lacksVolume reports whether a volume of a pod cannot be set up: nothing provisions one for its
 // claim, the claim belongs to another owner, its Secret does not exist, the node has too many to
 // have it attached, its driver cannot be registered, or does not run and has not published it for
