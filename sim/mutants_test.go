@@ -1182,13 +1182,6 @@ var mutants = []mutant{
 		scenario: "node-labels", seeds: "1-40",
 	},
 	{
-		name:     "a terminal phase before the last exit is known",
-		file:     "core/pod/terminal.go",
-		old:      "!p.HasLiveContainers() && !p.HasUnknownExits() && p.Op",
-		new:      "!p.HasLiveContainers() && p.Op",
-		scenario: "mix", plan: "terminal-before-last-exit.yaml",
-	},
-	{
 		name:     "a lost lease waits for the watch of the Node",
 		file:     "core/lease/lease.go",
 		old:      "		node.Await(l.NodeOp)\n",
