@@ -2003,8 +2003,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown ends all groups at once",
 		file:     "core/shutdown/shutdown.go",
-		old:      "until = s.GroupAt.Add(period)",
-		new:      "until = s.GroupAt.Add(-period)",
+		old:      "until := s.MayEndAt",
+		new:      "until := s.GroupAt",
 		scenario: "shutdown", seeds: "1-50",
 	},
 	{
@@ -2031,8 +2031,8 @@ var mutants = []mutant{
 	{
 		name:     "an agent that is restarted in a shutdown does not wait for its pods",
 		file:     "core/shutdown/shutdown.go",
-		old:      "if !env.Listed {\n\t\t\tuntil",
-		new:      "if !env.Listed && s.Group < 0 {\n\t\t\tuntil",
+		old:      "s.Incomplete = !env.Listed",
+		new:      "s.Incomplete = !env.Listed && s.Group < 0",
 		scenario: "shutdown-agent-restart", seeds: "1-100",
 	},
 	{
@@ -2569,8 +2569,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown waits although all pods are known",
 		file:     "core/shutdown/shutdown.go",
-		old:      "if !env.Listed {\n\t\t\tuntil",
-		new:      "if s.Group >= 0 {\n\t\t\tuntil",
+		old:      "if (s.Incomplete || len(s.Remaining) > 0) && now",
+		new:      "if now",
 		scenario: "shutdown", seeds: "1-100",
 	},
 	{
