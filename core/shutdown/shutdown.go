@@ -267,7 +267,7 @@ func (m *Manager) planGroups(env *Env) time.Time {
 	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
 }
 
-// latestEnd returns when the current group is over at the latest although not all pods were known
+// latestEnd returns when the current group has to end at the latest, as not all pods were known
 // when it began to end: the later groups are to have their periods.
 func (m *Manager) latestEnd() time.Time {
 	s := m.Now
