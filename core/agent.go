@@ -226,6 +226,12 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 	a.startWatches()
 }
 
+// hasAppliedEverything reports whether everything is listed, and no pod of a long list waits to be
+// applied.
+func (a *Agent) hasAppliedEverything() bool {
+	return a.hasListedEverything() && len(a.state.PendingAPIPods) == 0
+}
+
 // hasListedEverything reports whether every source of pods and the runtime have been listed once,
 // and what is allocated to pods was read, for which those of the API server wait. Nothing is
 // cleaned up before that: a pod that is unknown may only be unknown so far.

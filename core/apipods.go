@@ -170,7 +170,7 @@ func (a *Agent) planAPIPods(now time.Time) time.Time {
 	}
 	a.updateAPIPods(nil, now)
 	a.retryResizes(triggerPodsAdded) // they wait for the whole list
-	a.queue.enqueue(shutdown.Owner)
+	a.queue.enqueue(shutdown.Owner)  // so does a group whose pods end
 	return time.Time{}
 }
 

@@ -52,7 +52,7 @@ func TestPodKnownAfterItsGroupWasReached(t *testing.T) {
 		now := &shutdown.Shutdown{StartedAt: n.now, KnownAt: n.now, Group: c.group,
 			Remaining: map[string]bool{"other": true}}
 		if c.groupAt {
-			now.GroupAt = n.now
+			now.Deadline = n.now
 		}
 		n.agent.state.Shutdown.Now = now
 		p := n.agent.state.Pods["u1"]

@@ -32,8 +32,7 @@ func (a *Agent) shutdownRejection() Rejection {
 
 func (a *Agent) planShutdown() time.Time {
 	return a.state.Shutdown.Plan(&shutdown.Env{Effects: &a.effects, EndGroup: a.endGroup,
-		IsReported: a.isEndReported,
-		Listed:     a.hasListedEverything() && len(a.state.PendingAPIPods) == 0})
+		IsReported: a.isEndReported, Listed: a.hasAppliedEverything()})
 }
 
 // endGroup ends the pods of a group. It returns the UIDs of those that have not ended yet, or have

@@ -199,7 +199,7 @@ func (a *Agent) desiredUIDs() map[string]bool {
 }
 
 // planPod plans a pod, and removes it once nothing is left of it. When the pod no longer holds its
-// full name, other pods of that name are enqueued, which wait for it.
+// full name, the other pods of that name are enqueued, which may wait for it.
 func (a *Agent) planPod(p *pod.Pod) time.Time {
 	delete(a.servedPods, p.UID)
 	p.HeldName = p.HeldName || p.HoldsNameOrPorts()
@@ -296,13 +296,14 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 	return &a.podEnv
 }
 
-// enqueueNamesakes enqueues the other pods of the same full name, and the mirror of that name,
-// which may wait for a pod that does not hold the name any more. It is called when the pod was
-// planned. Pods that wait for the name do not hold it, so they do not enqueue each other.
+// enqueueNamesakes enqueues the other pods of the same full name, and the mirror of that name, if
+// the pod, which has just been planned, has freed the name: they may wait for it. It notes whether
+// the pod still holds the name. A pod that waits for it frees nothing, so those that wait do not
+// enqueue each other.
 func (a *Agent) enqueueNamesakes(p *pod.Pod) {
 	held := p.HeldName
-	p.HeldName = !p.FullyRemoved && p.HoldsNameOrPorts()
-	if p.HeldName || !p.FullyRemoved && !held {
+	p.HeldName = p.HoldsNameOrPorts()
+	if !p.FullyRemoved && (!held || p.HeldName) {
 		return
 	}
 	if a.state.HasAPIServer {

@@ -245,7 +245,7 @@ func (a *Agent) planResizes() time.Time {
 // others are preempted for, cannot be taken back. Upstream: the resizes of all pods are looked at
 // after the pods were added (HandlePodAdditions in pkg/kubelet/kubelet.go).
 func (a *Agent) knowsAllPods() bool {
-	return a.hasListedEverything() && a.hasListedExistingPods() && len(a.state.PendingAPIPods) == 0
+	return a.hasAppliedEverything() && a.hasListedExistingPods()
 }
 
 // sortedResizes returns the UIDs of the pods that wait for a resize, in the order in which they are

@@ -2003,8 +2003,8 @@ var mutants = []mutant{
 	{
 		name:     "a shutdown ends all groups at once",
 		file:     "core/shutdown/shutdown.go",
-		old:      "until := s.MayEndAt",
-		new:      "until := s.GroupAt",
+		old:      "now.Before(s.Deadline) {\n\t\t\treturn s.Deadline",
+		new:      "now.After(s.Deadline) {\n\t\t\treturn s.Deadline",
 		scenario: "shutdown", seeds: "1-50",
 	},
 	{
@@ -2031,8 +2031,8 @@ var mutants = []mutant{
 	{
 		name:     "an agent that is restarted in a shutdown does not wait for its pods",
 		file:     "core/shutdown/shutdown.go",
-		old:      "s.Incomplete = !env.Listed",
-		new:      "s.Incomplete = !env.Listed && s.Group < 0",
+		old:      "m.groupDeadline(env), !env.Listed",
+		new:      "m.groupDeadline(env), !env.Listed && s.Group < 0",
 		scenario: "shutdown-agent-restart", seeds: "1-100",
 	},
 	{
@@ -2047,8 +2047,8 @@ var mutants = []mutant{
 	{
 		name:     "pods that wait for a name have each other planned",
 		file:     "core/pods.go",
-		old:      "if p.HeldName || !p.FullyRemoved && !held {",
-		new:      "if p.HeldName || !p.FullyRemoved && !held && !p.WaitingForName {",
+		old:      "if !p.FullyRemoved && (!held || p.HeldName) {",
+		new:      "if !p.FullyRemoved && (!held && !p.WaitingForName || p.HeldName) {",
 		scenario: "mix", plan: "namesakes-wait.yaml",
 	},
 	{

@@ -91,8 +91,8 @@ type Pod struct {
 	// created after a pod of the same UID had been removed. A list that was requested before then
 	// may still have removed objects; an unknown object in such a list is ignored.
 	LastRemoval time.Time `json:"lastRemoval"`
-	// HeldName is set if the pod held its full name, or may have, when it was planned last. If it does
-	// not any more, by an event or by its plan, other pods of that name are planned.
+	// HeldName is set if the pod held its full name, or may have, when it was planned last. Once it
+	// does not hold the name any more, the other pods of that name are planned.
 	HeldName bool `json:"heldName,omitempty"`
 	// WaitingForName is set while another pod of the same full name still runs.
 	WaitingForName bool `json:"waitingForName,omitempty"`

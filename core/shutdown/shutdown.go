@@ -5,11 +5,11 @@
 // the shutdown under way with its group, and the state file. Plan: takes the lock; in a shutdown,
 // ends the pods of one group after the other, those of the lowest priority first, each with the
 // shorter of its own grace period and the group's; goes on when all of the group have ended, or its
-// period has passed, and while not all pods are known only when the group has to be over; releases
-// the lock when all pods are known and have ended and the final statuses are written, or the time
-// of all groups has passed. Events: the announcement of a
-// shutdown and its cancellation, the loss of the connection on which they come, or a restart of
-// logind, ends of pods, and the completions of its operations.
+// deadline has passed, for which it waits in any case while not all pods are known; releases the
+// lock when all pods are known and have ended and the final statuses are written, or the time of
+// all groups has passed. Events: the announcement of a shutdown and its cancellation, the loss of
+// the connection on which they come, or a restart of logind, ends of pods, and the completions of
+// its operations.
 //
 // An agent that is started in the middle goes on with the shutdown: the state file says that one
 // has started, and logind, that it is still under way. Until that is known no pod is admitted.
@@ -46,8 +46,8 @@ const (
 	// recheckDelay is how long after the lock was released the agent asks whether the machine still
 	// shuts down.
 	recheckDelay = time.Minute
-	// listBound is how long an agent that is started in the middle waits at least to know all pods,
-	// before it ends another group than the first.
+	// listBound is for how long at least an agent that is started in a shutdown, and does not know all
+	// pods yet, ends none of a later group.
 	listBound      = 10 * time.Second
 	lockTimeout    = 30 * time.Second
 	backoffInitial = time.Second // dbusReconnectPeriod of the kubelet
@@ -96,11 +96,11 @@ type Shutdown struct {
 	StartedAt time.Time `json:"startedAt"`
 	KnownAt   time.Time `json:"knownAt"` // when this agent learned of it
 	Group     int       `json:"group"`   // the one that ends; the number of groups if all have ended
-	// GroupAt is when the group began to end, Remaining its pods that have not ended, by UID; Late are
-	// those of earlier groups, which have taken longer than the period.
-	GroupAt  time.Time `json:"groupAt"`
-	MayEndAt time.Time `json:"mayEndAt"`
-	// Incomplete is set if the group began to end before all pods were known.
+	// Deadline is when the next group starts to end, whatever is left of this one; zero: this one has
+	// not started to end. Remaining are its pods that have not ended, by UID; Late are those of
+	// earlier groups, which have taken longer.
+	Deadline time.Time `json:"deadline"`
+	// Incomplete is set if the group started to end before all pods were known, until they are.
 	Incomplete bool            `json:"incomplete,omitempty"`
 	Remaining  map[string]bool `json:"remaining,omitempty"`
 	Late       map[string]bool `json:"late,omitempty"`
@@ -229,26 +229,18 @@ func (m *Manager) planShutdown(env *Env) time.Time {
 func (m *Manager) planGroups(env *Env) time.Time {
 	s, now := m.Now, env.Effects.Now()
 	for s.Group < len(m.Groups) {
-		period := m.Groups[s.Group].Period
-		if s.GroupAt.IsZero() || s.Incomplete && env.Listed {
-			running, ended := env.EndGroup(s.Group, period)
+		if s.Deadline.IsZero() || s.Incomplete && env.Listed {
+			running, ended := env.EndGroup(s.Group, m.Groups[s.Group].Period)
 			add(&s.Remaining, running)
 			add(&s.Unreported, ended)
-			if s.GroupAt, s.MayEndAt = now, now.Add(period); s.Incomplete {
-				s.MayEndAt = timer.Soonest(s.MayEndAt, m.latestEnd())
-			}
-			s.Incomplete = !env.Listed
+			s.Deadline, s.Incomplete = m.groupDeadline(env), !env.Listed
 		}
-		until := s.MayEndAt
-		if s.Incomplete {
-			until = m.latestEnd()
-		}
-		if (s.Incomplete || len(s.Remaining) > 0) && now.Before(until) {
-			return until
+		if (s.Incomplete || len(s.Remaining) > 0) && now.Before(s.Deadline) {
+			return s.Deadline
 		}
 		s.Group++
 		add(&s.Late, slices.Sorted(maps.Keys(s.Remaining)))
-		s.GroupAt, s.Remaining, s.Incomplete = time.Time{}, nil, false
+		s.Deadline, s.Remaining, s.Incomplete = time.Time{}, nil, false
 	}
 	maps.DeleteFunc(s.Unreported, func(uid string, _ bool) bool { return env.IsReported(uid) })
 	deadline := s.StartedAt.Add(m.Total())
@@ -267,15 +259,24 @@ func (m *Manager) planGroups(env *Env) time.Time {
 	return l.Permit.plan(env.Effects, &world.PermitShutdown{})
 }
 
-// latestEnd returns when the current group has to end at the latest, as not all pods were known
-// when it began to end: the later groups are to have their periods.
-func (m *Manager) latestEnd() time.Time {
+// groupDeadline returns the deadline of the group whose pods are ended now: a period from now. If
+// not all pods are known, or were not when the group started to end, it is when the group would end
+// if it and all before it took their periods, so that the later groups have theirs.
+func (m *Manager) groupDeadline(env *Env) time.Time {
 	s := m.Now
-	end := s.StartedAt
-	for _, g := range m.Groups[:s.Group+1] {
-		end = end.Add(g.Period)
+	deadline := env.Effects.Now().Add(m.Groups[s.Group].Period)
+	if env.Listed && !s.Incomplete {
+		return deadline
 	}
-	return timer.Later(end, s.KnownAt.Add(listBound))
+	latest := s.StartedAt
+	for _, g := range m.Groups[:s.Group+1] {
+		latest = latest.Add(g.Period)
+	}
+	latest = timer.Later(latest, s.KnownAt.Add(listBound))
+	if !env.Listed {
+		return latest
+	}
+	return timer.Soonest(deadline, latest)
 }
 
 func add(set *map[string]bool, uids []string) {
@@ -289,7 +290,7 @@ func add(set *map[string]bool, uids []string) {
 
 // HasReached reports whether the pods of a group are ending, or have ended.
 func (s *Shutdown) HasReached(group int) bool {
-	return group < s.Group || group == s.Group && !s.GroupAt.IsZero()
+	return group < s.Group || group == s.Group && !s.Deadline.IsZero()
 }
 
 // Await makes the shutdown wait for a pod of a group that has been reached.

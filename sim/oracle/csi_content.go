@@ -303,9 +303,8 @@ func (m *model) csiSecretsOf(pod *v1.Pod, v *v1.Volume) []*v1.SecretReference {
 	if v.CSI != nil {
 		return []*v1.SecretReference{inlineSecret(pod, v)}
 	}
-	name, _ := claimName(pod, v)
-	claim := m.volumes.claims[pod.Namespace+"/"+name]
-	if name == "" || claim == nil {
+	claim := m.volumes.claimOf(pod, v)
+	if claim == nil {
 		return nil
 	}
 	source := csiSourceOf(m.volumes.volumes[claim.Spec.VolumeName])

@@ -158,15 +158,26 @@ func (m *model) usersDesiredAt(r *world.GetObject) (newest time.Time) {
 			continue
 		}
 		for i := range p.spec.Spec.Volumes {
-			name, _ := claimName(p.spec, &p.spec.Spec.Volumes[i])
-			claim := m.volumes.claims[p.spec.Namespace+"/"+name]
-			if r.Resource == world.ResourceClaims && r.Namespace == p.spec.Namespace && r.Name == name ||
-				r.Resource == world.ResourceVolumes && claim != nil && claim.Spec.VolumeName == r.Name {
+			if m.volumes.isReadFor(r, p.spec, &p.spec.Spec.Volumes[i]) {
 				newest = p.desiredAt
 			}
 		}
 	}
 	return newest
+}
+
+// isReadFor reports whether a request reads the claim of a volume of a pod, or the persistent
+// volume of that claim.
+func (o *volumeModel) isReadFor(r *world.GetObject, pod *v1.Pod, v *v1.Volume) bool {
+	switch r.Resource {
+	case world.ResourceClaims:
+		name, _ := claimName(pod, v)
+		return name != "" && r.Name == name && r.Namespace == pod.Namespace
+	case world.ResourceVolumes:
+		claim := o.claimOf(pod, v)
+		return claim != nil && claim.Spec.VolumeName == r.Name
+	}
+	return false
 }
 
 func isNodePatch(request any) bool {

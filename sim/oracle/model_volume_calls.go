@@ -102,9 +102,8 @@ func (p *pod) hasVolumeAt(at string) bool {
 	}
 	for _, spec := range p.specs {
 		for i := range spec.Spec.Volumes {
-			name, _ := claimName(spec, &spec.Spec.Volumes[i])
-			claim := p.model.volumes.claims[spec.Namespace+"/"+name]
-			if name != "" && claim != nil && claim.Spec.VolumeName == path.Base(at) {
+			claim := p.model.volumes.claimOf(spec, &spec.Spec.Volumes[i])
+			if claim != nil && claim.Spec.VolumeName == path.Base(at) {
 				return true
 			}
 		}

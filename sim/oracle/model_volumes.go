@@ -157,9 +157,8 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 // volumeOf returns the persistent volume of a volume that has a claim; nil for any other one and
 // while the claim has none.
 func (o *volumeModel) volumeOf(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolume {
-	name, _ := claimName(pod, v)
-	claim := o.claims[pod.Namespace+"/"+name]
-	if name == "" || claim == nil || isOfAnother(pod, v, claim) {
+	claim := o.claimOf(pod, v)
+	if claim == nil || isOfAnother(pod, v, claim) {
 		return nil
 	}
 	return o.volumes[claim.Spec.VolumeName]
@@ -175,9 +174,8 @@ func isOfAnother(pod *v1.Pod, v *v1.Volume, claim *v1.PersistentVolumeClaim) boo
 func (o *volumeModel) hasNewerClaim(pod *v1.Pod, than time.Time) bool {
 	than = than.Truncate(time.Second) // as the dates of objects are
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
-		name, _ := claimName(pod, &v)
-		claim := o.claims[pod.Namespace+"/"+name]
-		return name != "" && claim != nil && !claim.CreationTimestamp.Time.Before(than)
+		claim := o.claimOf(pod, &v)
+		return claim != nil && !claim.CreationTimestamp.Time.Before(than)
 	})
 }
 
@@ -252,6 +250,15 @@ func claimName(pod *v1.Pod, v *v1.Volume) (name string, readOnly bool) {
 		return pod.Name + "-" + v.Name, false
 	}
 	return "", false
+}
+
+// claimOf returns the claim of a volume of a pod; nil if it has none, or that does not exist.
+func (o *volumeModel) claimOf(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolumeClaim {
+	name, _ := claimName(pod, v)
+	if name == "" {
+		return nil
+	}
+	return o.claims[pod.Namespace+"/"+name]
 }
 
 // isBacked reports whether a volume has a claim, or is of a server or a cloud.
