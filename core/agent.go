@@ -196,6 +196,7 @@ func New(o Options) *Agent {
 		ChecksFeatures:       config.ChecksDeclaredFeatures(c),
 		Objects:              objectcache.Store{Strategy: objectcache.StrategyFromConfig(c)},
 	}}
+	a.state.CSI.LabelsAllModes = config.SELinuxMountEnabled(c)
 	if !o.HasAPIServer { // the field is for nodes without a cluster; a cluster assigns the ranges
 		a.state.Runtime.PodCIDR.Wanted = c.PodCIDR
 	}

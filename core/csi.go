@@ -27,8 +27,9 @@ func (a *Agent) csiEnv() *csi.Env {
 		SaysInUse: func(name string) bool {
 			return named.IsInUse(name) && s.NodeObject.KeepsInUse(v1.UniqueVolumeName(name))
 		},
-		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
-		SELinux:     s.Boot.Machine.SELinux,
+		CleansUp: a.hasListedEverything() && a.hasListedExistingPods(),
+		SELinux: csi.SELinux{Enabled: s.Boot.Machine.SELinux,
+			FileLabel: s.Boot.Machine.SELinuxFileLabel, AllModes: s.CSI.LabelsAllModes},
 		Count:       a.recordCSIOperation,
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,

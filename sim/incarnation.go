@@ -150,10 +150,14 @@ func (r *run) uptime() time.Duration {
 
 // machine returns what an observation of the simulated machine says. Its name is in no name server.
 func (r *run) machine() world.MachineRead {
-	return world.MachineRead{
+	read := world.MachineRead{
 		CPUs: r.plan.Node.CPUCount(), MemoryBytes: r.plan.Node.MemoryBytes(),
 		Addresses: []string{plan.NodeIP}, Machine: host.Machine(),
 	}
+	if r.plan.Node.SELinux {
+		read.Machine.SELinux, read.Machine.SELinuxFileLabel = true, host.SELinuxFileLabel
+	}
+	return read
 }
 
 // recordEvent is the API port of a node without an API server: it records events in the truth.

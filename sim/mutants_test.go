@@ -949,7 +949,7 @@ var mutants = []mutant{
 		file:     "core/pod/observe.go",
 		old:      "IDs: userns.Parse(item.UserNamespace),",
 		new:      "IDs: userns.Parse(\"\"),",
-		scenario: "resources", seeds: "9-28",
+		scenario: "resources", seeds: "5-24",
 	},
 	{
 		name:     "the status of an old pod is written to a new pod of its name",
@@ -963,7 +963,7 @@ var mutants = []mutant{
 		file:     "core/statuswriter/merge.go",
 		old:      "\"resourceVersion\": object.ResourceVersion,",
 		new:      "",
-		scenario: "node-churn", seeds: "75-94",
+		scenario: "node-churn", seeds: "31-50",
 	},
 	{
 		name:     "the first list of pods is not waited for",
@@ -1768,7 +1768,7 @@ var mutants = []mutant{
 		file:     "core/agent.go",
 		old:      " &&\n		a.state.Allocation.IsLoaded()\n",
 		new:      "\n",
-		scenario: "resize", seeds: "47-66",
+		scenario: "resize", seeds: "69-88",
 	},
 	{
 		name:     "a container that was created before a resize is started",
@@ -2529,7 +2529,7 @@ var mutants = []mutant{
 		file:     "core/eviction/observe.go",
 		old:      "	m.noteUnmeasured(source, ev.Time)\n",
 		new:      "",
-		scenario: "memory-storm", seeds: "16-35",
+		scenario: "memory-storm", seeds: "112-131",
 	},
 	{
 		name:     "the memory of pods is unknown without pods",
@@ -2840,6 +2840,41 @@ var mutants = []mutant{
 		old:      "v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(s.Period), nil",
 		new:      "v.Op, v.NextAt, v.Latest = 0, ev.Time.Add(100*s.Period), nil",
 		scenario: "csi-churn", seeds: "11-30",
+	},
+	{
+		name:     "a mounted volume has the SELinux label that a pod needs",
+		file:     "core/csi/selinux.go",
+		old:      "case label == v.Label:",
+		new:      "case label == v.Label || v.isMounted():",
+		scenario: "selinux-mount", seeds: "1-50",
+	},
+	{
+		name:     "a volume with another SELinux label is never unstaged",
+		file:     "core/csi/selinux.go",
+		old:      "return other && !same",
+		new:      "return other && !same && v.Label == \"\"",
+		scenario: "selinux-mount", seeds: "1-50",
+	},
+	{
+		name:     "the SELinux label of a volume is forgotten when the agent restarts",
+		file:     "core/csi/search.go",
+		old:      "v.Label = cmp.Or(v.Label, data.Label)",
+		new:      "v.Label = cmp.Or(v.Label, data.Label[:0])",
+		scenario: "selinux-mount", seeds: "1-50",
+	},
+	{
+		name:     "a pod that wants its files relabeled gets its volume with a label",
+		file:     "core/csi/selinux.go",
+		old:      "*s.SELinuxChangePolicy == v1.SELinuxChangePolicyRecursive {",
+		new:      "*s.SELinuxChangePolicy == v1.SELinuxChangePolicyMountOption {",
+		scenario: "selinux-mount", seeds: "1-50",
+	},
+	{
+		name:     "files without labels of their own are relabeled, and others are not",
+		file:     "core/csi/publish.go",
+		old:      "p.Relabel = true, hasLabels(listed, n.publishedPath(p))",
+		new:      "p.Relabel = true, !hasLabels(listed, n.publishedPath(p))",
+		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
 		name:     "a device that is read-only can be written to",

@@ -272,7 +272,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	r.disk = disk.New(disk.Options{
 		Agenda: r.agenda.Actor("disk"), Truth: r.truth, Seed: seed, Faults: calls,
 		Files: machineFiles(node), Filesystems: r.usedFilesystems(node),
-		Fills: node.DisksFill, NoteFull: r.noteFull,
+		Fills: node.DisksFill, NoteFull: r.noteFull, SELinux: node.SELinux,
 	})
 	r.runtime = runtime.New(runtime.Options{
 		Agenda: r.agenda.Actor("runtime"), Truth: r.truth, Seed: seed, Faults: calls,

@@ -87,11 +87,13 @@ type Machine struct {
 	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // size of the root directory's file system
 	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces AppArmor profiles
 	SELinux         bool   `json:"selinux,omitempty"`      // SELinux is enabled, enforcing or not
-	CgroupV1        bool   `json:"cgroupV1,omitempty"`     // cgroups have one hierarchy per controller
-	SwapLimits      bool   `json:"swapLimits,omitempty"`   // cgroups can limit swap
-	SwapsTmpfs      bool   `json:"swapsTmpfs,omitempty"`   // there is swap, and tmpfs has no noswap
-	PIDsMax         int64  `json:"pidsMax,omitempty"`      // processes and threads of the machine
-	PageBytes       int64  `json:"pageBytes,omitempty"`    // size of a page of memory
+	// SELinuxFileLabel is the label of the files of containers, before they have a level of their own.
+	SELinuxFileLabel string `json:"selinuxFileLabel,omitempty"`
+	CgroupV1         bool   `json:"cgroupV1,omitempty"`   // cgroups have one hierarchy per controller
+	SwapLimits       bool   `json:"swapLimits,omitempty"` // cgroups can limit swap
+	SwapsTmpfs       bool   `json:"swapsTmpfs,omitempty"` // there is swap, and tmpfs has no noswap
+	PIDsMax          int64  `json:"pidsMax,omitempty"`    // processes and threads of the machine
+	PageBytes        int64  `json:"pageBytes,omitempty"`  // size of a page of memory
 	// ThermalThrottleCPUs are the CPUs whose temperature counters are in /sys.
 	ThermalThrottleCPUs []int `json:"thermalThrottleCPUs,omitempty"`
 	// HugePages lists the page sizes that the kernel supports, smallest first, including sizes with

@@ -42,7 +42,8 @@ var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "Compo
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
 	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize,
 	gateMemoryQoS, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers,
-	gateShutdown, gateShutdownByPriority, gateTokensForPlugins, gateVolumeHealth}
+	gateShutdown, gateShutdownByPriority, gateTokensForPlugins, gateVolumeHealth,
+	gateSELinuxMount}
 
 // findGate returns the gate with a name; nil if a kubelet does not know it.
 func findGate(name string) *gateSpec {
@@ -166,6 +167,7 @@ const (
 	gateMemoryQoS    = "MemoryQoS"       // KEP-2570
 	gateVolumeHealth = "CSIVolumeHealth" // KEP-1432
 	gateQOSReserved  = "QOSReserved"     // kubernetes/enhancements#5
+	gateSELinuxMount = "SELinuxMount"    // KEP-1710
 )
 
 // GracefulShutdownEnabled reports whether a shutdown of the machine is delayed until pods have
@@ -194,6 +196,10 @@ func MemoryQoSEnabled(c *configuration) bool { return isGateOn(c, gateMemoryQoS)
 
 // VolumeHealthEnabled reports whether the conditions of volumes are reported (KEP-1432).
 func VolumeHealthEnabled(c *configuration) bool { return isGateOn(c, gateVolumeHealth) }
+
+// SELinuxMountEnabled reports whether volumes of all access modes are mounted with the SELinux
+// label of their pod (KEP-1710).
+func SELinuxMountEnabled(c *configuration) bool { return isGateOn(c, gateSELinuxMount) }
 
 // ReservedMemoryPercent returns the percentage in qosReserved of memory; zero without the feature
 // gate QOSReserved.

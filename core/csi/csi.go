@@ -52,11 +52,13 @@ import (
 // Node is all that the agent knows of the drivers and volumes of its node. Nothing is done on a
 // node without an API server: it has no volume that could be resolved.
 type Node struct {
-	Enabled bool   `json:"enabled,omitempty"`
-	Name    string `json:"name"`    // of the node
-	RootDir string `json:"rootDir"` // of the kubelet
-	PodsDir string `json:"podsDir"`
-	Dir     string `json:"dir"` // of what is staged
+	Enabled bool `json:"enabled,omitempty"`
+	// LabelsAllModes is SELinux.AllModes.
+	LabelsAllModes bool   `json:"labelsAllModes,omitempty"`
+	Name           string `json:"name"`    // of the node
+	RootDir        string `json:"rootDir"` // of the kubelet
+	PodsDir        string `json:"podsDir"`
+	Dir            string `json:"dir"` // of what is staged
 
 	Drivers map[string]*Driver  `json:"drivers,omitempty"` // by name
 	Object  Object              `json:"object,omitzero"`   // the CSINode
@@ -90,8 +92,7 @@ type Env struct {
 	// whether a pod is known, or may become known.
 	CleansUp   bool
 	IsKnownPod func(uid string) bool
-	// SELinux reports whether SELinux is enabled on the machine.
-	SELinux bool
+	SELinux    SELinux
 	// Count counts an operation on a volume of a driver; nil to count nothing.
 	Count func(o Counted)
 	// EnqueuePod plans a pod, EnqueuePods all of them.

@@ -46,6 +46,7 @@ type node struct {
 	counted    []string     // operations on volumes
 	cleansUp   bool
 	selinux    bool
+	allModes   bool              // the feature gate SELinuxMount
 	mountGroup bool              // the driver gives volumes to groups
 	unreadable map[string]bool   // directories and files, by path
 	lies       int               // publications that the driver only says to have made
@@ -105,8 +106,9 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 func (n *node) env() *Env {
 	named := NewNamedVolumes(n.object)
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		Named:      named,
-		SELinux:    n.selinux,
+		Named: named,
+		SELinux: SELinux{Enabled: n.selinux, FileLabel: "system_u:object_r:container_file_t:s0",
+			AllModes: n.allModes},
 		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },
 		SaysInUse:  func(name string) bool { return named.IsInUse(name) && !n.withdraws },
 		IsKnownPod: func(uid string) bool { return n.pods[uid] },

@@ -58,12 +58,14 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
-	if len(v.Uses) == 0 {
+	if len(v.Uses) == 0 || v.mustBeRelabeled(env) {
 		if len(v.Publications) == 0 && n.mayUnstage(v, env) &&
 			!v.Staging.Undoing.isWaiting(env.Effects.Now(), &wake) {
 			n.unstage(v, env)
 		}
-		return wake
+		if len(v.Uses) == 0 || v.Op != 0 {
+			return wake
+		}
 	}
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		u := v.Uses[target]
@@ -103,7 +105,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.Bound, p.Sized = p.Block, true // a device may not be held or linked yet since a reboot
-		p.LabelsKnown = p.Block || !env.SELinux
+		p.LabelsKnown = p.Block || !env.SELinux.Enabled || v.Label != ""
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {

@@ -58,6 +58,10 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	if isDone && !p.Sized {
 		return n.expandFirst(v, u, p, env)
 	}
+	if agreed, err := v.agreeOnLabel(u, env); !agreed {
+		v.noteDisagreement(u, err, env)
+		return false, wake
+	}
 	ready, wake := n.prepare(v, env)
 	if !ready {
 		return v.Op != 0, wake
@@ -197,7 +201,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case r.Call == "ShareWithGroup":
 		p.GroupSet, p.Regroup = true, false
 	case r.Call == "StatPath":
-		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux
+		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux.Enabled || v.Label != ""
 	case r.Call == "BindMount":
 		p.Bound = true
 	case r.Call == "HoldDevice":

@@ -37,12 +37,21 @@ func (n *Node) stagingData(v *Volume) []byte {
 		return encodeData(map[string]string{"specVolID": v.Device, "volumeHandle": v.Handle,
 			"driverName": v.Driver, "nodeName": n.Name, "attachmentID": n.attachmentName(v)})
 	}
-	return encodeData(map[string]string{"volumeHandle": v.Handle, "driverName": v.Driver})
+	return v.encodeWithLabel(map[string]string{"volumeHandle": v.Handle, "driverName": v.Driver})
+}
+
+// encodeWithLabel encodes the data of a volume that is mounted with a label, if it is: it keeps the
+// label for as long as it is mounted.
+func (v *Volume) encodeWithLabel(data map[string]string) []byte {
+	if v.Label != "" {
+		data["seLinuxMountContext"] = v.Label
+	}
+	return encodeData(data)
 }
 
 // publicationData returns the content of vol_data.json beside the published path of a volume.
 func (n *Node) publicationData(v *Volume, p *Publication) []byte {
-	return encodeData(map[string]string{
+	return v.encodeWithLabel(map[string]string{
 		"specVolID": p.SpecName, "volumeHandle": v.Handle, "driverName": v.Driver, "nodeName": n.Name,
 		"volumeLifecycleMode": string(lifecycleMode(v)), "attachmentID": n.attachmentName(v)})
 }
@@ -66,7 +75,7 @@ func (n *Node) stageRequest(v *Volume, session *Session,
 	}
 	return &world.StageVolume{StagingPath: n.stagingPath(v), CSIVolume: world.CSIVolume{
 		Driver: session.driver(v.Driver), Handle: v.Handle, PublishContext: v.Attachment.Context,
-		VolumeContext: u.Attributes, Secrets: secrets, Capability: capabilityOf(v, u, session),
+		VolumeContext: u.Attributes, Secrets: secrets, Capability: mountCapabilityOf(v, u, session),
 		Migrated: u.Migrated,
 	}}, true, nil
 }
@@ -98,7 +107,7 @@ func (n *Node) publishRequest(v *Volume, u *Use, p *Publication,
 	r := &world.PublishVolume{TargetPath: n.publishedPath(p), ReadOnly: u.ReadOnly,
 		CSIVolume: world.CSIVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
 			PublishContext: v.Attachment.Context, VolumeContext: volumeContext, Secrets: secrets,
-			Capability: capabilityOf(v, u, session), Migrated: u.Migrated}}
+			Capability: mountCapabilityOf(v, u, session), Migrated: u.Migrated}}
 	if !v.Ephemeral && session.Info.Capabilities.StageUnstage {
 		r.StagingPath = n.stagingPath(v)
 	}
@@ -120,6 +129,15 @@ func podInfo(v *Volume, u *Use) map[string]string {
 		prefix + "pod.uid": u.UID, prefix + "serviceAccount.name": u.ServiceAccount,
 		prefix + "ephemeral": strconv.FormatBool(v.Ephemeral),
 	}
+}
+
+// mountCapabilityOf returns how a volume is mounted: as it is used, and with its label.
+func mountCapabilityOf(v *Volume, u *Use, session *Session) world.CSICapability {
+	c := capabilityOf(v, u, session)
+	if v.Label != "" {
+		c.MountFlags = append(c.MountFlags, labelOption(v.Label))
+	}
+	return c
 }
 
 // capabilityOf returns how a volume is used. A driver that applies the group itself is given it.

@@ -276,6 +276,7 @@ type volumeData struct {
 	Driver string `json:"driverName"`
 	Handle string `json:"volumeHandle"`
 	Mode   string `json:"volumeLifecycleMode"`
+	Label  string `json:"seLinuxMountContext"`
 }
 
 // readData returns the data of a volume, and false if the file is missing or is none.
@@ -315,6 +316,7 @@ func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 		n.noteBlock(v, item, read)
 		return
 	}
+	v.Label = cmp.Or(v.Label, data.Label)
 	if item.Kind == itemStaged {
 		if path.Dir(item.Path) == n.stagingDir(v) && v.Staging.State == "" {
 			v.Staging = Staging{State: Uncertain, Dir: true, DataWritten: isContent(read, n.stagingData(v))}

@@ -32,6 +32,7 @@ func PersistentUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly 
 	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
 	if !u.Block {
 		u.FSType, u.MountOptions = source.FSType, pv.Spec.MountOptions
+		u.SELinux = seLinuxOptionsOf(&pod.Spec, v.Name)
 	}
 	u.Claim, u.ExpandSecret = claim.Name(pod, v), source.NodeExpandSecretRef
 	u.StageSecret, u.PublishSecret = source.NodeStageSecretRef, source.NodePublishSecretRef

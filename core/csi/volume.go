@@ -44,6 +44,8 @@ type Volume struct {
 	Op world.OpID `json:"op,omitempty"` // the one operation in flight
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
+	// Label is the SELinux label with which the volume is, or will be, mounted; empty: with none.
+	Label string `json:"label,omitempty"`
 	// Secrets are the secrets that are watched for the volume, by namespace and name.
 	Secrets []world.WatchTarget `json:"secrets,omitempty"`
 	// Waiting is why nothing can be undone at present, as it was logged last.
@@ -191,6 +193,10 @@ type Use struct {
 
 	FSGroup        *int64 `json:"fsGroup,omitempty"`
 	OnRootMismatch bool   `json:"onRootMismatch,omitempty"` // the policy of its change
+
+	// SELinux are the options of the containers that mount the volume, if it may be mounted with
+	// their label.
+	SELinux []v1.SELinuxOptions `json:"selinux,omitempty"`
 
 	// HasRun reports whether the pod has containers: they were created after its volumes.
 	HasRun bool `json:"hasRun,omitempty"`

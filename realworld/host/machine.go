@@ -42,6 +42,7 @@ func readMachine(root, rootDir string, ids IDFiles) world.Machine {
 		PageBytes:       int64(os.Getpagesize()),
 		HugePages:       hugePages(filepath.Join(root, "sys/kernel/mm/hugepages")),
 
+		SELinuxFileLabel:    seLinuxFileLabel(root),
 		ThermalThrottleCPUs: throttledCPUs(root),
 	}
 }
@@ -86,14 +87,6 @@ func pidsMax(root string) int64 {
 		}
 	}
 	return least
-}
-
-// hasSELinux reports whether SELinux is enabled. While it is disabled, processes have the label of
-// the kernel.
-func hasSELinux(root string) bool {
-	label := firstLine(root, "proc/self/attr/current")
-	_, err := os.Stat(filepath.Join(root, "sys/fs/selinux/enforce"))
-	return err == nil && label != "" && label != "kernel"
 }
 
 // throttledCPUs returns the numbers of the CPUs that have counters of their temperature.

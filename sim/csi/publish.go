@@ -109,8 +109,12 @@ func (d *Drivers) bindStaged(c *call, m *world.PublishVolume, readOnly bool) boo
 		return d.mountTarget(c, m, readOnly)
 	}
 	staged, isStaged := d.opts.Disk.MountedAt(m.StagingPath)
-	if !isStaged || staged.Source != v.source() {
+	switch {
+	case !isStaged || staged.Source != v.source():
 		d.fail(c, world.KindConflict, "volume %s is not staged any more", v.handle)
+		return false
+	case d.opts.Disk.LabelAt(m.StagingPath) != labelIn(&m.Capability):
+		d.fail(c, world.KindExists, "volume %s is staged with another label", v.handle)
 		return false
 	}
 	readOnly = readOnly || staged.ReadOnly

@@ -53,12 +53,14 @@ func (d *Drivers) mountSource(c *call, can *world.CSICapability, path string, re
 	if v.fsType == "" {
 		v.fsType, v.fsBytes = fsType, v.bytes
 	}
+	label := labelIn(can)
 	at, isMounted := d.opts.Disk.MountedAt(path)
 	switch {
 	case isMounted && at.Source != v.source():
 		d.fail(c, world.KindConflict, "%s is mounted at %s", at.Source, path)
 		return false
-	case isMounted && (at.ReadOnly != readOnly || v.fsType != fsType):
+	case isMounted && (at.ReadOnly != readOnly || v.fsType != fsType ||
+		d.opts.Disk.LabelAt(path) != label):
 		d.fail(c, world.KindExists, "volume %s is mounted at %s in another way", v.handle, path)
 		return false
 	case isMounted:
@@ -68,7 +70,7 @@ func (d *Drivers) mountSource(c *call, can *world.CSICapability, path string, re
 		return false
 	}
 	v.fsBytes = v.bytes
-	if err := d.opts.Disk.MountSource(v.source(), v.fsType, path, readOnly); err != nil {
+	if err := d.opts.Disk.MountSource(v.source(), v.fsType, path, label, readOnly); err != nil {
 		d.fail(c, world.KindInternal, "mounting volume %s: %s", v.handle, err.Message)
 		return false
 	}

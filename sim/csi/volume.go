@@ -1,6 +1,9 @@
 package csi
 
 import (
+	"strconv"
+	"strings"
+
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -109,5 +112,16 @@ func (d *Drivers) refuseInvalid(c *call, handle string, can *world.CSICapability
 func (d *Drivers) recordVolume(kind truth.Kind, v *volume, path string, readOnly bool) {
 	d.opts.Truth.Add(truth.Fact{Time: d.opts.Agenda.Now(), Kind: kind, Path: path,
 		Volume: &truth.Volume{Driver: v.driver, Handle: v.handle, IsReadOnly: readOnly,
-			IsEphemeral: v.isEphemeral}})
+			IsEphemeral: v.isEphemeral, Label: d.opts.Disk.LabelAt(path)}})
+}
+
+// labelIn returns the SELinux label that the mount options of a call have; empty: none.
+func labelIn(can *world.CSICapability) string {
+	for _, flag := range can.MountFlags {
+		quoted, isContext := strings.CutPrefix(flag, "context=")
+		if label, err := strconv.Unquote(quoted); isContext && err == nil {
+			return label
+		}
+	}
+	return ""
 }

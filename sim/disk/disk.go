@@ -41,6 +41,7 @@ type Options struct {
 	// SetFull has fail. NoteFull is called when one does.
 	Fills    bool
 	NoteFull func()
+	SELinux  bool // of the machine
 }
 
 // Disk is a simulated file system. It is for use by one goroutine.

@@ -13,14 +13,21 @@ import (
 // mount table and the mount points in common with the agent.
 
 // MountSource mounts the file system of a source, such as a device, at a directory. The content
-// stays with the source while it is not mounted, and without power.
-func (d *Disk) MountSource(source, fsType, p string, readOnly bool) *world.Error {
+// stays with the source while it is not mounted, and without power. The SELinux label of all files
+// is the same wherever it is mounted; empty: each file has its own.
+func (d *Disk) MountSource(source, fsType, p, label string, readOnly bool) *world.Error {
 	at, err := d.freeMountpoint(p)
 	if err != nil {
 		return err
 	}
+	for _, m := range d.mounts {
+		if m.source == source && m.label != label {
+			return world.Errorf(world.KindInvalid, "Mount", "%s is mounted at %s with the label %q", source,
+				m.path, m.label)
+		}
+	}
 	d.mountOver(at, &mount{root: d.storedVolume(source), within: "/", readOnly: readOnly,
-		isApart: true, fileSystem: fileSystem{source, fsType, "device " + source}})
+		isApart: true, fileSystem: fileSystem{source, fsType, "device " + source, label}})
 	return nil
 }
 
@@ -40,7 +47,7 @@ func (d *Disk) MountNode(source, p string, readOnly bool) *world.Error {
 	}
 	d.mountOver(at, &mount{within: "/", readOnly: readOnly, isApart: true,
 		root:       &node{kind: world.PathBlockDevice, content: content{mode: 0o660, modTime: d.now()}},
-		fileSystem: fileSystem{source, NodeFSType, "node " + source}})
+		fileSystem: fileSystem{source, NodeFSType, "node " + source, ""}})
 	return nil
 }
 
@@ -92,6 +99,15 @@ func (d *Disk) MountedAt(p string) (world.Mount, bool) {
 	m := at.nodeMount
 	return world.Mount{Path: m.path, Source: m.source, FSType: m.fsType, Root: m.within,
 		Device: m.device, ReadOnly: m.readOnly}, true
+}
+
+// LabelAt returns the SELinux label of all files of what is mounted at a path; empty if nothing is,
+// or each file has its own.
+func (d *Disk) LabelAt(p string) string {
+	if at, err := d.resolve("", p, true); err == nil && at.isMountpoint() {
+		return at.nodeMount.label
+	}
+	return ""
 }
 
 // MountsOf returns the paths at which a source is mounted, oldest first.

@@ -33,7 +33,10 @@ type mount struct {
 }
 
 // fileSystem is a file system in the mount table.
-type fileSystem struct{ source, fsType, device string }
+type fileSystem struct {
+	source, fsType, device string
+	label                  string // the SELinux label of all its files, if they have one
+}
 
 // ownFileSystem is that of the disk itself.
 var ownFileSystem = fileSystem{source: "/dev/sda1", fsType: "ext4", device: "8:1"}
@@ -41,7 +44,7 @@ var ownFileSystem = fileSystem{source: "/dev/sda1", fsType: "ext4", device: "8:1
 // newFileSystem returns a file system with a device of its own.
 func (d *Disk) newFileSystem(source, fsType string) fileSystem {
 	d.devices++
-	return fileSystem{source, fsType, fmt.Sprintf("0:%d", d.devices)}
+	return fileSystem{source: source, fsType: fsType, device: fmt.Sprintf("0:%d", d.devices)}
 }
 
 // bindOf returns a bind mount of a location.
@@ -68,10 +71,15 @@ func (d *Disk) listMounts(call *wire.Call, req *world.ListMounts) {
 			listed.Mounts = append(listed.Mounts, world.Mount{
 				Path:   path.Clean(req.Path) + strings.TrimPrefix(m.path, at.path),
 				Source: m.source, FSType: m.fsType, Device: m.device, Root: m.within,
-				ReadOnly: m.readOnly})
+				ReadOnly: m.readOnly, SELinuxLabels: d.opts.SELinux && m.label == "" && hasLabels(m.fsType)})
 		}
 	}
 	call.Reply(listed)
+}
+
+// hasLabels reports whether the files of a file system have SELinux labels that can be changed.
+func hasLabels(fsType string) bool {
+	return fsType == "ext4" || fsType == "xfs" || fsType == "tmpfs"
 }
 
 // visibleNode returns the node that is visible in the place of a node, through the mounts that

@@ -97,7 +97,7 @@ func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
 				"cannot mount unformatted disk %s as we are manipulating it in read-only mode", at.path)
 		}
 		return &mount{root: d.storedVolume(at.path), within: "/", readOnly: req.ReadOnly,
-			fileSystem: fileSystem{at.path, req.FSType, "device " + at.path}}, nil
+			fileSystem: fileSystem{at.path, req.FSType, "device " + at.path, ""}}, nil
 	})
 }
 
@@ -105,7 +105,7 @@ func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
 func (d *Disk) mountNFS(call *wire.Call, req *world.MountNFS) {
 	d.mountStored(call, req.Path, func() (*mount, *world.Error) {
 		return &mount{root: d.storedVolume(req.Source()), within: "/", readOnly: req.ReadOnly,
-			fileSystem: fileSystem{req.Source(), "nfs4", "export " + req.Source()}}, nil
+			fileSystem: fileSystem{req.Source(), "nfs4", "export " + req.Source(), ""}}, nil
 	})
 }
 

@@ -15,6 +15,9 @@ func Machine() world.Machine {
 	}
 }
 
+// SELinuxFileLabel is the label of the files of containers on a simulated machine with SELinux.
+const SELinuxFileLabel = "system_u:object_r:container_file_t:s0"
+
 // SystemCgroups are the cgroups that other programs make on every simulated machine before the
 // agent starts: of the system's daemons, and of the runtime.
 var SystemCgroups = []string{"podruntime.slice", "system.slice"}

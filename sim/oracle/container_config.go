@@ -182,11 +182,11 @@ func (m *model) wantedContainer(p *pod, spec *v1.Pod, c *v1.Container, f *truth.
 func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container, f *truth.Fact,
 	ids truth.IDs) {
 	const hosts = "/etc/hosts"
-	bind := func(at, from string, readOnly, recursive bool, propagation string) {
+	bind := func(at, from string, readOnly, recursive bool, propagation string, relabels bool) {
 		s.set("mount at "+path.Join("/", at), fmt.Sprintf("%s, read-only %t recursive %t, %s, "+
-			"relabelled %t, IDs %v", from, readOnly, recursive, propagation, false, ids))
+			"relabelled %t, IDs %v", from, readOnly, recursive, propagation, relabels, ids))
 	}
-	bind(hosts, dir+"/etc-hosts", false, false, "PRIVATE")
+	bind(hosts, dir+"/etc-hosts", false, false, "PRIVATE", m.opts.SELinux)
 	for i := range c.VolumeMounts {
 		mount := &c.VolumeMounts[i]
 		of := slices.IndexFunc(spec.Spec.Volumes, func(v v1.Volume) bool { return v.Name == mount.Name })
@@ -205,10 +205,11 @@ func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container,
 		}
 		from, readOnly := volumePath(dir, v), mount.ReadOnly || hasContent(v) ||
 			isReadOnlyCSI(v)
-		name := v.Name
-		if b := m.volumes.backingOf(spec, v, dir); b != nil {
+		name, b := v.Name, m.volumes.backingOf(spec, v, dir)
+		if b != nil {
 			from, name, readOnly = b.path, b.name, readOnly || b.readOnly
 		}
+		relabels := m.mustRelabel(v, b, from)
 		if sub != "" {
 			from = fmt.Sprintf("%s/%s/%s/%d", subPathsDir(dir), name, c.Name, i)
 		}
@@ -220,12 +221,26 @@ func (s settings) setMounts(m *model, dir string, spec *v1.Pod, c *v1.Container,
 		}
 		recursive := mount.RecursiveReadOnly != nil &&
 			*mount.RecursiveReadOnly != v1.RecursiveReadOnlyDisabled
-		bind(mount.MountPath, from, readOnly, recursive, propagation)
+		bind(mount.MountPath, from, readOnly, recursive, propagation, relabels)
 	}
 	if c.TerminationMessagePath != "" {
 		bind(c.TerminationMessagePath, dir+"/containers/"+c.Name+"/"+f.Annotations[annotationRestarts],
-			false, false, "PRIVATE")
+			false, false, "PRIVATE", m.opts.SELinux)
 	}
+}
+
+// mustRelabel reports whether the runtime has to relabel the files of a volume that is at a path:
+// they are of the pod alone, and have labels that can be changed.
+func (m *model) mustRelabel(v *v1.Volume, b *backing, at string) bool {
+	switch is, isCSI := m.csi.published[at]; {
+	case !m.opts.SELinux, v.HostPath != nil, v.NFS != nil, isReadOnlyCSI(v):
+		return false
+	case b == nil && v.CSI == nil:
+		return true
+	case isCSI:
+		return is.label == "" && (b == nil || !b.readOnly)
+	}
+	return b != nil && !b.readOnly && strings.Contains(b.path, "/kubernetes.io~local-volume/")
 }
 
 // setWantedResources sets the resources of a container. A limit without a request is the request

@@ -68,6 +68,7 @@ func (n csiName) unique() v1.UniqueVolumeName {
 type csiPlace struct {
 	csiName
 	since time.Time
+	label string // the SELinux label of all its files, if they have one
 }
 
 // csiInFlight is a call that the agent waits for.
@@ -139,7 +140,7 @@ func (c *csiModel) apply(f *truth.Fact) {
 }
 
 func placeOf(f *truth.Fact) csiPlace {
-	return csiPlace{csiName{f.Volume.Driver, f.Volume.Handle}, f.Time}
+	return csiPlace{csiName{f.Volume.Driver, f.Volume.Handle}, f.Time, f.Volume.Label}
 }
 
 func (c *csiModel) applyObject(f *truth.Fact) {

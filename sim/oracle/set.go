@@ -110,6 +110,10 @@ type Options struct {
 	Node *NodeFacts // nil: the Node is not checked
 
 	HasAPIServer bool // the node has an API server
+	SELinux      bool // the machine enforces SELinux
+	// LabelsAllModes has volumes of all access modes mounted with the SELinux labels of their pods,
+	// not only those of ReadWriteOncePod.
+	LabelsAllModes bool
 	// NodeAddresses are those of the machine, the first one first. Empty: they are not checked.
 	NodeAddresses []string
 	// Allocatable is the node allocatable. Nil: resources are not checked.
@@ -189,7 +193,7 @@ func oracles() []oracle {
 		&apiDeletion{}, &containerStates{}, &podIPs{}, &nodeObject{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
-		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
+		&csiVolumes{}, &csiLabels{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
 		&volumeDevices{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},

@@ -56,6 +56,8 @@ type Node struct {
 	// DiskMiB and ThousandInodes are the size of the disk. Absent: 100 GiB with 6 million inodes.
 	DiskMiB        int `json:"diskMiB,omitempty"`
 	ThousandInodes int `json:"thousandInodes,omitempty"`
+	// SELinux has the machine enforce SELinux.
+	SELinux bool `json:"selinux,omitempty"`
 	// DisksFill has writes of containers and of the agent, and pulls, fail while a file system has no
 	// space or inodes left. Absent: they succeed.
 	DisksFill bool `json:"disksFill,omitempty"`

@@ -31,5 +31,6 @@ const RenewedFile = "renewed"
 type Volume struct {
 	Driver, Handle string
 	IsReadOnly     bool
-	IsEphemeral    bool // it lives as long as it is published
+	IsEphemeral    bool   // it lives as long as it is published
+	Label          string `json:",omitempty"` // the SELinux label of all its files, if they have one
 }
