@@ -82,10 +82,11 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 }
 
 // mayBecomeUnneeded reports whether the volume may have to be released without a pod that says so:
-// before all pods were listed, or if it was found published for a pod that is known and waits.
+// before all pods were listed, also to be mounted with another label, or if it was found published
+// for a pod that is known and waits.
 func (v *Volume) mayBecomeUnneeded(env *Env) bool {
 	if !env.CleansUp {
-		return len(v.Publications) >= len(v.Uses)
+		return len(v.Publications) >= len(v.Uses) || v.mustBeRelabeled(env)
 	}
 	for target, p := range v.Publications { //ordered: whether there is one
 		if v.Uses[target] == nil && !p.Released && env.IsKnownPod(p.UID) {

@@ -57,8 +57,8 @@ func (u *Use) isOfOnePod() bool {
 }
 
 // fileLabel returns the label of the files of a container with the given options. Its role and type
-// are those of all files of containers (InitLabels in opencontainers/selinux). Without a level there
-// is none: the runtime gives each pod another one.
+// are those of all files of containers (InitLabels in opencontainers/selinux). Without a level
+// there is none: the runtime gives each pod another one.
 func fileLabel(base string, o *v1.SELinuxOptions) (string, error) {
 	parts := strings.SplitN(base, ":", 4) // user, role, type, level
 	if o.Level == "" || len(parts) < 3 {

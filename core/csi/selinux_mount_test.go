@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -281,4 +282,28 @@ func TestLabelOfFailedPodGivesWay(t *testing.T) {
 		!strings.Contains(n.files[n.node.dataPath(v)], ":s0:c3") {
 		t.Errorf("%+v, %s", v, n.files[n.node.dataPath(v)])
 	}
+}
+
+// A volume that an earlier agent has staged with another label is unstaged once all pods are known.
+func TestStagedLabelOfEarlierAgent(t *testing.T) {
+	n := newLabeling(t)
+	n.hold["PublishVolume"] = true
+	n.need(labeled("a", level("s0:c1,c2")))
+	n.files = maps.Clone(n.files)
+	for file := range n.files {
+		if strings.Contains(file, "/pods/") {
+			delete(n.files, file)
+		}
+	}
+	n.cleansUp = false
+	n.restart().register()
+	n.hold["PublishVolume"], n.calls = false, nil
+	b := labeled("b", level("s0:c3"))
+	if got := n.need(b); got.Ready || !strings.Contains(got.Problem, "waiting for unmount of volume") {
+		t.Errorf("%+v", got)
+	}
+	n.expect()
+	n.cleansUp = true
+	n.wait(2 * listedPeriod)
+	n.expect("unstage "+n.sha(), "stage "+n.sha(), "publish pv-1")
 }
