@@ -196,6 +196,46 @@ func TestStepIsBounded(t *testing.T) {
 	}
 }
 
+// A pod that came to hold a name, and frees it before it is planned, was found to hold it by the one
+// that waits, which is planned then.
+func TestNamesakeThatHeldBetweenPlans(t *testing.T) {
+	a := &Agent{podUIDsByName: map[string][]string{"ns/web": {"u1", "u2"}}}
+	a.state.Pods = map[string]*pod.Pod{}
+	for _, uid := range []string{"u1", "u2"} {
+		a.state.Pods[uid] = &pod.Pod{UID: uid, Namespace: "ns", Name: "web", Stage: pod.Terminated}
+	}
+	holder := a.state.Pods["u1"]
+	holder.Op = 1
+	if !a.isNameTaken(a.state.Pods["u2"]) {
+		t.Fatal("the name is free")
+	}
+	holder.Op = 0
+	want := []timer.Key{{Component: pod.Component, Name: "u2"}}
+	if a.enqueueNamesakes(holder); !slices.Equal(a.queue.keys, want) {
+		t.Errorf("planned %v, want %v", a.queue.keys, want)
+	}
+}
+
+// The name of a pod that is set aside is free once a relist has nothing of that pod any more.
+func TestNameOfSetAsidePodIsFreed(t *testing.T) {
+	for _, isGone := range []bool{true, false} {
+		a := &Agent{podUIDsByName: map[string][]string{"ns/web": {"u2"}}}
+		a.state.Pods = map[string]*pod.Pod{"u2": {UID: "u2", Namespace: "ns", Name: "web"}}
+		a.state.SetAside = map[string]*SetAside{"u1": {FullName: "ns/web"}, "u3": {}}
+		if !a.isNameTaken(a.state.Pods["u2"]) {
+			t.Fatal("the name is free")
+		}
+		names := a.forgetSetAsideObjects()
+		if !isGone {
+			a.state.SetAside["u1"].FullName = "ns/web"
+		}
+		if a.enqueueFreedNames(names); a.isNameTaken(a.state.Pods["u2"]) == isGone ||
+			(len(a.queue.keys) == 1) != isGone {
+			t.Errorf("gone %v: planned %v", isGone, a.queue.keys)
+		}
+	}
+}
+
 // Pods that wait for the name of another are planned when that one holds the name no more, also if
 // an event, and no plan of the other, has freed it. They do not have each other planned.
 func TestNamesakeIsPlanned(t *testing.T) {

@@ -306,30 +306,32 @@ func (a *Agent) enqueueNamesakes(p *pod.Pod) {
 	if !p.FullyRemoved && (!held || p.HeldName) {
 		return
 	}
+	a.enqueueNamed(p.FullName(), p.UID)
+}
+
+// enqueueNamed enqueues the pods of a full name but for one, and the mirror of that name.
+func (a *Agent) enqueueNamed(fullName, except string) {
 	if a.state.HasAPIServer {
-		a.queue.enqueue(mirror.Key(p.FullName()))
+		a.queue.enqueue(mirror.Key(fullName))
 	}
-	for _, uid := range a.podUIDsByName[p.FullName()] {
-		if uid != p.UID {
+	for _, uid := range a.podUIDsByName[fullName] {
+		if uid != except {
 			a.enqueuePod(uid)
 		}
 	}
 }
 
 // isNameTaken reports whether another pod of the same full name has, or may have, something running
-// (upstream #97722).
+// (upstream #97722). The pod waits then, so the other one is noted as the one that holds the name:
+// it may have come to hold it since it was planned last.
 func (a *Agent) isNameTaken(p *pod.Pod) bool {
 	for _, uid := range a.podUIDsByName[p.FullName()] {
-		if uid != p.UID && a.state.Pods[uid].HoldsNameOrPorts() {
+		if other := a.state.Pods[uid]; uid != p.UID && other.HoldsNameOrPorts() {
+			other.HeldName = true
 			return true
 		}
 	}
-	for _, e := range a.state.SetAside { //ordered: whether there is one
-		if e.FullName == p.FullName() {
-			return true
-		}
-	}
-	return false
+	return a.isNameSetAside(p.FullName())
 }
 
 // allocatedIDRanges returns the ranges of host IDs that are allocated to other pods than the one

@@ -23,7 +23,7 @@ func (a *Agent) applyRelist() {
 		a.enqueueNode()
 	}
 	number, issued := s.Relist.Completed, s.Relist.AsOf
-	a.forgetSetAsideObjects()
+	namesSetAside := a.forgetSetAsideObjects()
 	for i := range s.Relist.Sandboxes {
 		item := &s.Relist.Sandboxes[i]
 		a.workOn(item.UID)
@@ -47,6 +47,7 @@ func (a *Agent) applyRelist() {
 		}
 	}
 	s.Relist.ReleaseLists()
+	a.enqueueFreedNames(namesSetAside)
 	for _, uid := range a.podUIDs {
 		a.workOn(uid)
 		p := s.Pods[uid]

@@ -192,11 +192,37 @@ func (a *Agent) observeSetAside(uid, fullName, id string, sandbox *pleg.Sandbox,
 	return true
 }
 
-// forgetSetAsideObjects drops what earlier lists had of the pods that are set aside.
-func (a *Agent) forgetSetAsideObjects() {
-	for _, e := range a.state.SetAside { //ordered: the same for each
+// forgetSetAsideObjects drops what earlier lists had of the pods that are set aside. It returns the
+// full names that they held.
+func (a *Agent) forgetSetAsideObjects() (names []string) {
+	for _, e := range a.state.SetAside { //ordered: the same for each, and the names are sorted
+		if e.FullName != "" {
+			names = append(names, e.FullName)
+		}
 		e.FullName, e.IDs, e.ObjectIDs = "", nil, nil
 	}
+	slices.Sort(names)
+	return names
+}
+
+// enqueueFreedNames enqueues the pods that may wait for one of the full names which no pod that is
+// set aside holds any more.
+func (a *Agent) enqueueFreedNames(names []string) {
+	for _, name := range names {
+		if !a.isNameSetAside(name) {
+			a.enqueueNamed(name, "")
+		}
+	}
+}
+
+// isNameSetAside reports whether a pod that is set aside holds a full name.
+func (a *Agent) isNameSetAside(name string) bool {
+	for _, e := range a.state.SetAside { //ordered: whether there is one
+		if e.FullName == name {
+			return true
+		}
+	}
+	return false
 }
 
 // planSetAside requests a relist for the pods whose time has passed, and returns when the next one

@@ -314,14 +314,20 @@ func (m *model) csiSecretsOf(pod *v1.Pod, v *v1.Volume) []*v1.SecretReference {
 	return []*v1.SecretReference{source.NodeStageSecretRef, source.NodePublishSecretRef}
 }
 
+// mayGoBy reports whether the agent may go by a state of a CSIDriver at a time: it is the last one,
+// or changed a short time ago, or the watch may have failed of late.
+func (m *model) mayGoBy(is *csiDriverState, at time.Time) bool {
+	return is.until.IsZero() || at.Sub(is.until) <= csiContentBound ||
+		m.anyFaultPossible(later(is.until, at.Add(-csiContentBound)).Add(-reconnectBound), at,
+			"WatchObjects", "ObjectChanged")
+}
+
 // csiDriverStates returns the states of a CSIDriver that the agent may go by, the last one first.
 func (m *model) csiDriverStates(now time.Time, name string) []*storagev1.CSIDriver {
 	var states []*storagev1.CSIDriver
 	all := m.csi.driverStates[name]
 	for n := len(all) - 1; n >= 0; n-- {
-		if until := all[n].until; !until.IsZero() && now.Sub(until) > csiContentBound &&
-			!m.anyFaultPossible(until.Add(-reconnectBound), now, "WatchObjects", "ObjectChanged",
-				"PublishVolume", "CreateToken") {
+		if !m.mayGoBy(&all[n], now) {
 			break
 		}
 		states = append(states, all[n].object)

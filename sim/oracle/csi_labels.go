@@ -41,10 +41,10 @@ func (*csiLabels) checkFact(m *model, f *truth.Fact) *finding {
 // agent may know of its CSIDriver.
 func (m *model) labelsOf(at time.Time, pod *v1.Pod, use *csiUse) (labels []string) {
 	label := m.labelInMode(pod, use)
-	for _, state := range m.csi.driverStates[use.driver] {
-		switch d := state.object; {
-		case !state.until.IsZero() && at.Sub(state.until) > csiContentBound &&
-			!m.anyFaultPossible(state.until.Add(-reconnectBound), at, "WatchObjects", "ObjectChanged"):
+	states := m.csi.driverStates[use.driver]
+	for i := range states {
+		switch d := states[i].object; {
+		case !m.mayGoBy(&states[i], at):
 		case d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount:
 			labels = append(labels, "")
 		default:
