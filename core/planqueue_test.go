@@ -196,8 +196,8 @@ func TestStepIsBounded(t *testing.T) {
 	}
 }
 
-// A pod that came to hold a name, and frees it before it is planned, was found to hold it by the one
-// that waits, which is planned then.
+// A pod that came to hold a name, and frees it before it is planned, was found to hold it by the
+// one that waits, which is planned then.
 func TestNamesakeThatHeldBetweenPlans(t *testing.T) {
 	a := &Agent{podUIDsByName: map[string][]string{"ns/web": {"u1", "u2"}}}
 	a.state.Pods = map[string]*pod.Pod{}

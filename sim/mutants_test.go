@@ -265,8 +265,8 @@ var mutants = []mutant{
 	{
 		name:     "two pods of one full name at once",
 		file:     "core/pods.go",
-		old:      "if uid != p.UID && a.state.Pods[uid].HoldsNameOrPorts() {",
-		new:      "if uid == \"\" {",
+		old:      "uid != p.UID && other.HoldsNameOrPorts() {",
+		new:      "uid == \"\" && other.HoldsNameOrPorts() {",
 		scenario: "manifest-churn", seeds: "1-200",
 	},
 	{
@@ -2844,22 +2844,29 @@ var mutants = []mutant{
 	{
 		name:     "a mounted volume has the SELinux label that a pod needs",
 		file:     "core/csi/selinux.go",
-		old:      "case label == v.Label:",
-		new:      "case label == v.Label || v.isMounted():",
+		old:      "if label != other {",
+		new:      "if label != other && !isMounted {",
 		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
 		name:     "a volume with another SELinux label is never unstaged",
 		file:     "core/csi/selinux.go",
 		old:      "return other && !same",
-		new:      "return other && !same && v.Label == \"\"",
+		new:      "return other && !same && v.Staging.Label == \"\"",
 		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
 		name:     "the SELinux label of a volume is forgotten when the agent restarts",
 		file:     "core/csi/search.go",
-		old:      "v.Label = cmp.Or(v.Label, data.Label)",
-		new:      "v.Label = cmp.Or(v.Label, data.Label[:0])",
+		old:      "if !isLabel(data.Label) {",
+		new:      "if isLabel(data.Label) {",
+		scenario: "selinux-mount", seeds: "1-50",
+	},
+	{
+		name:     "a change of the SELinux label is not on the disk",
+		file:     "core/csi/selinux.go",
+		old:      "s.Label, s.DataWritten = label, false",
+		new:      "s.Label = label",
 		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
@@ -2949,8 +2956,8 @@ var mutants = []mutant{
 	{ // csi-volumes
 		name:     "a volume that was found is unpublished although its pod is known",
 		file:     "core/csi/release.go",
-		old:      "p.Released || env.CleansUp && !env.IsKnownPod(p.UID))",
-		new:      "p.Released || n.Search.Found > 0)",
+		old:      "p.Released || env.CleansUp && !env.IsKnownPod(p.UID)",
+		new:      "p.Released || n.Search.Found > 0",
 		scenario: "csi-churn", seeds: "1-100",
 	},
 	{ // csi-data

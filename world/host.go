@@ -87,7 +87,8 @@ type Machine struct {
 	RootDirBytes    int64  `json:"rootDirBytes,omitempty"` // size of the root directory's file system
 	AppArmor        bool   `json:"appArmor,omitempty"`     // the kernel enforces AppArmor profiles
 	SELinux         bool   `json:"selinux,omitempty"`      // SELinux is enabled, enforcing or not
-	// SELinuxFileLabel is the label of the files of containers, before they have a level of their own.
+	// SELinuxFileLabel is the label of the files of containers, before they have a level of their own,
+	// as it was at the start of the agent.
 	SELinuxFileLabel string `json:"selinuxFileLabel,omitempty"`
 	CgroupV1         bool   `json:"cgroupV1,omitempty"`   // cgroups have one hierarchy per controller
 	SwapLimits       bool   `json:"swapLimits,omitempty"` // cgroups can limit swap

@@ -21,7 +21,9 @@
 //  3. A volume with uses is attached (attach.go): the Node says durably that the volume is in use,
 //     then the cluster says that it is attached. It is staged (stage.go), then published for each
 //     use (publish.go). The file vol_data.json is durable before the call that it describes.
-//  4. A volume without uses and publications is unstaged, and its directory removed.
+//  4. A volume without uses and publications is unstaged, and its directory removed. So is one
+//     whose uses all need another SELinux label (selinux.go) than it is mounted with: it has one
+//     label at a time.
 //
 // A state is uncertain from the moment a call is issued until it has succeeded: whatever happens
 // to the call or to the agent, it is repeated or undone. So a volume is one call at a time, and

@@ -49,6 +49,8 @@ type node struct {
 	allModes   bool              // the feature gate SELinuxMount
 	mountGroup bool              // the driver gives volumes to groups
 	unreadable map[string]bool   // directories and files, by path
+	noStage    bool              // the driver does not stage
+	leaves     int               // times that the driver only says to have unstaged
 	lies       int               // publications that the driver only says to have made
 	files      map[string]string // by path; directories have "/"
 	mounts     []world.Mount
@@ -359,7 +361,7 @@ func (n *node) perform(body any) (any, *world.Error) {
 	case *world.GetCSINodeInfo:
 		n.calls = append(n.calls, "info")
 		return &world.CSINodeInfo{NodeID: "id-1", VolumesMax: 9, Topology: map[string]string{"zone": "a"},
-			Capabilities: world.CSICapabilities{StageUnstage: true, Expand: true,
+			Capabilities: world.CSICapabilities{StageUnstage: !n.noStage, Expand: true,
 				VolumeMountGroup: n.mountGroup}}, nil
 	case *world.CreateToken:
 		n.tokens++
@@ -412,6 +414,11 @@ func (n *node) performCSI(body any) (any, *world.Error) {
 			delete(n.files, b.TargetPath)
 		}
 	case *world.UnstageVolume:
+		if n.leaves > 0 {
+			n.leaves--
+			n.calls = append(n.calls, "unstage nothing")
+			return &world.Done{}, nil
+		}
 		unmount(b.StagingPath, "unstage")
 	}
 	return &world.Done{}, nil

@@ -58,14 +58,13 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
-	if len(v.Uses) == 0 || v.mustBeRelabeled(env) {
-		if len(v.Publications) == 0 && n.mayUnstage(v, env) &&
-			!v.Staging.Undoing.isWaiting(env.Effects.Now(), &wake) {
+	if len(v.Uses) == 0 && len(v.Publications) == 0 || v.mustBeRestaged(env) {
+		if n.mayUnstage(v, env) && !v.Staging.Undoing.isWaiting(env.Effects.Now(), &wake) {
 			n.unstage(v, env)
 		}
-		if len(v.Uses) == 0 || v.Op != 0 {
-			return wake
-		}
+	}
+	if len(v.Uses) == 0 || v.Op != 0 {
+		return wake
 	}
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		u := v.Uses[target]
@@ -78,15 +77,17 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
+	if !env.CleansUp && v.hasDisagreement() { // it may be let go of later
+		wake = timer.Soonest(wake, env.Effects.Now().Add(listedPeriod))
+	}
 	return timer.Soonest(wake, n.planExpansion(v, env))
 }
 
 // mayBecomeUnneeded reports whether the volume may have to be released without a pod that says so:
-// before all pods were listed, also to be mounted with another label, or if it was found published
-// for a pod that is known and waits.
+// before all pods were listed, or if it was found published for a pod that is known and waits.
 func (v *Volume) mayBecomeUnneeded(env *Env) bool {
 	if !env.CleansUp {
-		return len(v.Publications) >= len(v.Uses) || v.mustBeRelabeled(env)
+		return len(v.Publications) >= len(v.Uses)
 	}
 	for target, p := range v.Publications { //ordered: whether there is one
 		if v.Uses[target] == nil && !p.Released && env.IsKnownPod(p.UID) {
@@ -106,7 +107,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.Bound, p.Sized = p.Block, true // a device may not be held or linked yet since a reboot
-		p.LabelsKnown = p.Block || !env.SELinux.Enabled || v.Label != ""
+		p.LabelsKnown = p.Block || !env.SELinux.Enabled || p.Label != ""
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {

@@ -58,8 +58,9 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	if isDone && !p.Sized {
 		return n.expandFirst(v, u, p, env)
 	}
-	if agreed, err := v.agreeOnLabel(u, env); !agreed {
-		v.noteDisagreement(u, err, env)
+	agreed, problem := n.agreeOnLabel(v, u, env)
+	u.noteDisagreement(problem, env)
+	if !agreed {
 		return false, wake
 	}
 	ready, wake := n.prepare(v, env)
@@ -143,7 +144,8 @@ func (n *Node) publish(v *Volume, u *Use, env *Env) (time.Time, error) {
 		if v.Publications == nil {
 			v.Publications = map[string]*Publication{}
 		}
-		p = &Publication{UID: u.UID, SpecName: u.SpecName, Block: u.Block}
+		p = &Publication{UID: u.UID, SpecName: u.SpecName, Block: u.Block,
+			Label: v.Staging.Label}
 		v.Publications[u.target()] = p
 	}
 	if p.Removal != (Removal{}) { // its removal had started, and the directory may be gone
@@ -201,7 +203,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case r.Call == "ShareWithGroup":
 		p.GroupSet, p.Regroup = true, false
 	case r.Call == "StatPath":
-		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux.Enabled || v.Label != ""
+		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux.Enabled || p.Label != ""
 	case r.Call == "BindMount":
 		p.Bound = true
 	case r.Call == "HoldDevice":

@@ -9,10 +9,14 @@ import (
 )
 
 // mayUnpublish reports whether nothing needs a publication any more. One that was found is needed
-// for as long as its pod is known or may become known, until the pod takes its uses back.
+// for as long as its pod is known or may become known, until the pod takes its uses back. One with
+// an outdated label makes room for the one that its pod needs.
 func (n *Node) mayUnpublish(v *Volume, target string, env *Env) bool {
 	p := v.Publications[target]
-	return v.Uses[target] == nil && (p.Released || env.CleansUp && !env.IsKnownPod(p.UID))
+	if v.Uses[target] != nil {
+		return v.hasOutdatedLabel(target, env)
+	}
+	return p.Released || env.CleansUp && !env.IsKnownPod(p.UID)
 }
 
 // mayUnstage reports whether nothing needs a staged volume any more, and it is known what is

@@ -37,23 +37,24 @@ func (n *Node) stagingData(v *Volume) []byte {
 		return encodeData(map[string]string{"specVolID": v.Device, "volumeHandle": v.Handle,
 			"driverName": v.Driver, "nodeName": n.Name, "attachmentID": n.attachmentName(v)})
 	}
-	return v.encodeWithLabel(map[string]string{"volumeHandle": v.Handle, "driverName": v.Driver})
+	return encodeWithLabel(map[string]string{"volumeHandle": v.Handle, "driverName": v.Driver},
+		v.Staging.Label)
 }
 
-// encodeWithLabel encodes the data of a volume that is mounted with a label, if it is: it keeps the
-// label for as long as it is mounted.
-func (v *Volume) encodeWithLabel(data map[string]string) []byte {
-	if v.Label != "" {
-		data["seLinuxMountContext"] = v.Label
+// encodeWithLabel encodes the data of a volume with its label, by which a later agent knows how it
+// is mounted.
+func encodeWithLabel(data map[string]string, label string) []byte {
+	if label != "" {
+		data["seLinuxMountContext"] = label
 	}
 	return encodeData(data)
 }
 
 // publicationData returns the content of vol_data.json beside the published path of a volume.
 func (n *Node) publicationData(v *Volume, p *Publication) []byte {
-	return v.encodeWithLabel(map[string]string{
+	return encodeWithLabel(map[string]string{
 		"specVolID": p.SpecName, "volumeHandle": v.Handle, "driverName": v.Driver, "nodeName": n.Name,
-		"volumeLifecycleMode": string(lifecycleMode(v)), "attachmentID": n.attachmentName(v)})
+		"volumeLifecycleMode": string(lifecycleMode(v)), "attachmentID": n.attachmentName(v)}, p.Label)
 }
 
 func encodeData(data map[string]string) []byte {
@@ -75,7 +76,7 @@ func (n *Node) stageRequest(v *Volume, session *Session,
 	}
 	return &world.StageVolume{StagingPath: n.stagingPath(v), CSIVolume: world.CSIVolume{
 		Driver: session.driver(v.Driver), Handle: v.Handle, PublishContext: v.Attachment.Context,
-		VolumeContext: u.Attributes, Secrets: secrets, Capability: mountCapabilityOf(v, u, session),
+		VolumeContext: u.Attributes, Secrets: secrets, Capability: mountCapabilityOf(v, u, session, v.Staging.Label),
 		Migrated: u.Migrated,
 	}}, true, nil
 }
@@ -107,7 +108,7 @@ func (n *Node) publishRequest(v *Volume, u *Use, p *Publication,
 	r := &world.PublishVolume{TargetPath: n.publishedPath(p), ReadOnly: u.ReadOnly,
 		CSIVolume: world.CSIVolume{Driver: session.driver(v.Driver), Handle: v.Handle,
 			PublishContext: v.Attachment.Context, VolumeContext: volumeContext, Secrets: secrets,
-			Capability: mountCapabilityOf(v, u, session), Migrated: u.Migrated}}
+			Capability: mountCapabilityOf(v, u, session, p.Label), Migrated: u.Migrated}}
 	if !v.Ephemeral && session.Info.Capabilities.StageUnstage {
 		r.StagingPath = n.stagingPath(v)
 	}
@@ -131,11 +132,11 @@ func podInfo(v *Volume, u *Use) map[string]string {
 	}
 }
 
-// mountCapabilityOf returns how a volume is mounted: as it is used, and with its label.
-func mountCapabilityOf(v *Volume, u *Use, session *Session) world.CSICapability {
+// mountCapabilityOf returns how a volume is mounted: as it is used, and with a label.
+func mountCapabilityOf(v *Volume, u *Use, session *Session, label string) world.CSICapability {
 	c := capabilityOf(v, u, session)
-	if v.Label != "" {
-		c.MountFlags = append(c.MountFlags, labelOption(v.Label))
+	if label != "" && !c.Block {
+		c.MountFlags = append(c.MountFlags, labelOption(label))
 	}
 	return c
 }

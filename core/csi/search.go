@@ -286,6 +286,9 @@ func readData(read *world.FilesRead) (volumeData, bool) {
 		json.Unmarshal(read.Files[0].Data, &data) != nil {
 		return volumeData{}, false
 	}
+	if !isLabel(data.Label) { // it is in no option of a mount
+		data.Label = ""
+	}
 	return data, (&Use{Driver: data.Driver, Handle: data.Handle, SpecName: "-"}).check() == ""
 }
 
@@ -316,14 +319,14 @@ func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 		n.noteBlock(v, item, read)
 		return
 	}
-	v.Label = cmp.Or(v.Label, data.Label)
 	if item.Kind == itemStaged {
 		if path.Dir(item.Path) == n.stagingDir(v) && v.Staging.State == "" {
-			v.Staging = Staging{State: Uncertain, Dir: true, DataWritten: isContent(read, n.stagingData(v))}
+			v.Staging = Staging{State: Uncertain, Dir: true, Label: data.Label}
+			v.Staging.DataWritten = isContent(read, n.stagingData(v))
 		}
 		return
 	}
-	n.notePublication(v, item, read)
+	n.notePublication(v, item, read, data.Label)
 }
 
 // isContent reports whether a file has a content: then it is not written again.
@@ -332,13 +335,13 @@ func isContent(read *world.FilesRead, content []byte) bool {
 }
 
 // notePublication records a publication that was found.
-func (n *Node) notePublication(v *Volume, item *Item, read *world.FilesRead) {
+func (n *Node) notePublication(v *Volume, item *Item, read *world.FilesRead, label string) {
 	target := TargetOf(item.UID, item.Name)
 	if v.Publications[target] != nil {
 		return
 	}
 	p := &Publication{UID: item.UID, SpecName: item.Name, State: Uncertain,
-		Mounted: n.Search.Mounts[path.Dir(item.Path)+"/"+mountDir], DirMade: true}
+		Mounted: n.Search.Mounts[path.Dir(item.Path)+"/"+mountDir], DirMade: true, Label: label}
 	p.DataWritten = isContent(read, n.publicationData(v, p))
 	if v.Driver == "" {
 		p.State = ""

@@ -1,7 +1,9 @@
 package csi
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,9 +42,12 @@ func labelOf(u *Use, env *Env) (label string, known bool, err error) {
 		if err != nil {
 			return "", true, err
 		}
-		if !slices.Contains(labels, label) {
+		if label != "" && !slices.Contains(labels, label) {
 			labels = append(labels, label)
 		}
+	}
+	if len(labels) == 0 {
+		return "", true, nil
 	}
 	if len(labels) > 1 {
 		slices.Sort(labels)
@@ -87,87 +92,176 @@ func isLabel(label string) bool {
 	return len(label) <= world.NameBytesMax
 }
 
-// labelOption returns the option of a mount with a label, which has commas.
+// labelOption returns the option of a mount with a label, in quotes for the commas in it.
 func labelOption(label string) string { return fmt.Sprintf("context=%q", label) }
 
-// isMounted reports whether a volume is, or may be, staged or published.
-func (v *Volume) isMounted() bool {
-	if v.Staging.State != "" {
-		return true
+// mountedLabel returns the label with which a volume is mounted, or may be, wherever it is: a file
+// system has one at a time. What is known to be published says it best, what is staged comes next.
+func (v *Volume) mountedLabel() (label string, isMounted bool) {
+	rankOf := func(p *Publication) int {
+		switch {
+		case p.State == Done:
+			return 3
+		case p.State == Uncertain && p.Mounted:
+			return 2
+		case p.State == Uncertain:
+			return 0
+		}
+		return -1
 	}
-	for _, p := range v.Publications { //ordered: whether there is one
-		if p.State != "" {
+	rank := -1
+	if s := &v.Staging; s.isMounted() {
+		label, rank = s.Label, 1
+	}
+	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
+		if p := v.Publications[target]; rankOf(p) > rank {
+			label, rank = p.Label, rankOf(p)
+		}
+	}
+	return label, rank >= 0
+}
+
+// isMounted reports whether a volume is, or may be, staged. While it is being undone it may be, too.
+func (s *Staging) isMounted() bool { return s.State != "" || !s.UndoneSince.IsZero() }
+
+// agreeOnLabel reports whether a volume can be mounted with the label that a use needs, and notes
+// the label for what is not mounted yet. Otherwise it returns why not. What is published stays as
+// it is, whatever its driver supports meanwhile.
+func (n *Node) agreeOnLabel(v *Volume, u *Use, env *Env) (agreed bool, problem error) {
+	p := v.Publications[u.target()]
+	if p != nil && p.State == Done {
+		return true, nil
+	}
+	label, known, err := labelOf(u, env)
+	if !known || err != nil {
+		return false, err
+	}
+	if p != nil && v.hasOutdatedLabel(u.target(), env) ||
+		env.SELinux.Enabled && n.hides(v.Driver, v) { // it may be mounted with another label
+		return false, nil
+	}
+	other, isMounted := v.mountedLabel()
+	if !isMounted {
+		other = v.labelInTurn(env)
+	}
+	if label != other {
+		if same, _ := v.labelNeeds(other, env); same {
+			return false, fmt.Errorf("conflicting SELinux labels of volume %s: %q and %q", u.SpecName,
+				other, label)
+		}
+		return false, fmt.Errorf("waiting for unmount of volume %q, because it is already mounted to a "+
+			"different pod with a different SELinux label", v.name())
+	}
+	if s := &v.Staging; s.State == "" && s.Label != label {
+		s.Label, s.DataWritten = label, false
+	}
+	if p != nil && p.State == "" && p.Label != label {
+		p.Label, p.DataWritten = label, false
+	}
+	return true, nil
+}
+
+// labelInTurn returns the label with which a volume that is not mounted is to be mounted next: that
+// of the pod that has needed it longest and is not in its back-off. Those that have it by a claim
+// come first. After each failure to stage it the next label has its turn.
+func (v *Volume) labelInTurn(env *Env) string {
+	uses := slices.SortedFunc(maps.Values(v.Uses), func(x, y *Use) int {
+		if x.Inline != y.Inline {
+			if x.Inline {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.target(), y.target()))
+	})
+	var labels, waiting []string
+	for _, u := range uses {
+		label, known, err := labelOf(u, env)
+		switch {
+		case !known || err != nil || slices.Contains(labels, label):
+		case u.Attempts.NotBefore.After(env.Effects.Now()):
+			waiting = append(waiting, label)
+		default:
+			labels = append(labels, label)
+		}
+	}
+	if labels = append(labels, waiting...); len(labels) == 0 {
+		return ""
+	}
+	return labels[v.Staging.Attempts.Failures%len(labels)]
+}
+
+// noteDisagreement notes why a pod does not get a volume with its label. The volume is planned when
+// something of it changes.
+func (u *Use) noteDisagreement(problem error, env *Env) {
+	text := ""
+	if problem != nil {
+		text = u.setUpProblem(budget.CutMessage(problem.Error()))
+	}
+	if u.Disagreement != text {
+		u.Disagreement = text
+		env.EnqueuePod(u.UID)
+	}
+}
+
+// hasDisagreement reports whether a pod cannot have a volume with its label.
+func (v *Volume) hasDisagreement() bool {
+	for _, u := range v.Uses { //ordered: whether there is one
+		if u.Disagreement != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// agreeOnLabel reports whether a volume has the label that a use needs, or gives it that label
-// while it is not mounted. A mounted volume keeps its label until it is unstaged: what is
-// published stays as it is, whatever the driver supports meanwhile.
-func (v *Volume) agreeOnLabel(u *Use, env *Env) (agreed bool, err error) {
-	if p := v.Publications[u.target()]; p != nil && p.State != "" {
-		return true, nil
+// labelNeeds returns whether a pod needs a volume with a label, or has it, and whether one needs it
+// with another. A pod that only its author gives the volume keeps it from no other.
+func (v *Volume) labelNeeds(mounted string, env *Env) (same, other bool) {
+	hasClaim := false
+	for _, u := range v.Uses { //ordered: whether there is one
+		hasClaim = hasClaim || !u.Inline
 	}
-	label, known, err := labelOf(u, env)
-	switch {
-	case !known || err != nil:
-		return false, err
-	case label == v.Label:
-		return true, nil
-	case !v.isMounted():
-		v.Label, v.Staging.DataWritten = label, false
-		for _, p := range v.Publications { //ordered: each by itself
-			p.DataWritten = false
-		}
-		return true, nil
-	}
-	if same, _ := v.labelNeeds(env); same {
-		return false, fmt.Errorf("conflicting SELinux labels of volume %s: %q and %q", u.SpecName,
-			v.Label, label)
-	}
-	return false, fmt.Errorf("waiting for unmount of volume %q, because it is already mounted to a "+
-		"different pod with a different SELinux label", v.name())
-}
-
-// noteDisagreement notes why a pod does not get a volume with its label. The volume is planned when
-// something of it changes.
-func (v *Volume) noteDisagreement(u *Use, err error, env *Env) {
-	if err == nil { // its driver is not known
-		return
-	}
-	if problem := u.setUpProblem(budget.CutMessage(err.Error())); u.Attempts.Problem != problem {
-		u.Attempts.Failures++
-		u.Attempts.Problem = problem
-		env.EnqueuePod(u.UID)
-	}
-}
-
-// labelNeeds returns whether a pod needs a volume as it is mounted, and whether one needs it with
-// another label.
-func (v *Volume) labelNeeds(env *Env) (same, other bool) {
 	for target, u := range v.Uses { //ordered: whether there are such
 		p := v.Publications[target]
 		label, known, err := labelOf(u, env)
 		switch {
-		case p != nil && p.State != "" || known && err == nil && label == v.Label:
+		case p != nil && p.State == Done:
 			same = true
-		case known && err == nil:
+		case !known || err != nil || u.Inline && hasClaim:
+		case label == mounted:
+			same = true
+		default:
 			other = true
 		}
 	}
 	return same, other
 }
 
-// mustBeRelabeled reports whether a staged volume has to be let go because the pods that need it
+// mustBeRestaged reports whether a staged volume has to be let go, because the pods that need it
 // need another label.
-func (v *Volume) mustBeRelabeled(env *Env) bool {
-	if v.Staging.State == "" || len(v.Publications) > 0 {
+func (v *Volume) mustBeRestaged(env *Env) bool {
+	if !v.Staging.isMounted() {
 		return false
 	}
-	same, other := v.labelNeeds(env)
+	for _, p := range v.Publications { //ordered: whether there is one
+		if p.State != "" {
+			return false
+		}
+	}
+	same, other := v.labelNeeds(v.Staging.Label, env)
 	return other && !same
+}
+
+// hasOutdatedLabel reports whether a publication that may exist has to be undone before its pod can
+// have the volume: the pod needs another label, or the volume has another one elsewhere.
+func (v *Volume) hasOutdatedLabel(target string, env *Env) bool {
+	u, p := v.Uses[target], v.Publications[target]
+	if p.State == Done || p.State == "" && p.Removal == (Removal{}) {
+		return false
+	}
+	label, known, err := labelOf(u, env)
+	mounted, isMounted := v.mountedLabel()
+	return known && err == nil && (p.Label != label || isMounted && p.Label != mounted)
 }
 
 // seLinuxOptionsOf returns the options of the containers that mount a volume, without duplicates;

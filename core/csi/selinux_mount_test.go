@@ -92,28 +92,32 @@ func TestVolumeIsMountedWithLabel(t *testing.T) {
 		t.Errorf("after a restart: %+v", got)
 	}
 	n.expect("info")
-	if v := n.node.Volumes[UniqueName(driverName, "h1")]; v.Label == "" || !v.Staging.DataWritten {
+	if v := n.node.Volumes[UniqueName(driverName, "h1")]; v.Staging.Label == "" || !v.Staging.DataWritten {
 		t.Errorf("after a restart: %+v", v)
 	}
 }
 
-// What is mounted keeps its label when its driver does not support labels any more, and is
-// published again with it.
+// What is published keeps its label when its driver does not support labels any more, and is
+// published again with it. What may be published for a pod that has no containers yet is undone.
 func TestLabelStaysWhilePublished(t *testing.T) {
 	n := newLabeling(t)
 	u := labeled("a", level("s0:c1,c2"))
-	n.hold["PublishVolume"] = true
 	n.need(u)
-	n.restart().register()
-	delete(n.held, "PublishVolume")
-	n.hold["PublishVolume"] = false
-	n.setLabeling(false)
-	if got := n.need(u); got != (UseState{Ready: true}) {
-		t.Errorf("%+v", got)
-	}
-	if got := n.flags(); !slices.Contains(got, "publish "+context1) ||
-		slices.Contains(got, "publish ") {
+	n.flags()
+	unsupported, again := false, true
+	spec := noAttach()
+	spec.SELinuxMount, spec.RequiresRepublish = &unsupported, &again
+	n.setDriverObject(spec)
+	n.run().wait(2 * republishPeriod)
+	if got := n.flags(); len(got) == 0 || slices.Contains(got, "publish ") {
 		t.Errorf("got %q", got)
+	}
+	n.restart().register()
+	n.calls = nil
+	n.need(u)
+	n.expect("unpublish pv-1", "unstage "+n.sha(), "stage "+n.sha(), "publish pv-1")
+	if got := n.flags(); !slices.Equal(got, []string{"stage ", "publish "}) {
+		t.Errorf("after a restart: %q", got)
 	}
 }
 
@@ -267,18 +271,19 @@ func TestLabelWaitsForUnpublishing(t *testing.T) {
 	}
 }
 
-// A label that nothing was mounted with yet gives way to that of another pod.
+// A label with which nothing could be mounted gives way to that of another pod.
 func TestLabelOfFailedPodGivesWay(t *testing.T) {
 	n := newLabeling(t)
 	n.fail["StageVolume"] = &failure{world.Errorf(world.KindInvalid, "StageVolume", "no"), 1, false}
 	n.need(labeled("b", level("s0:c1,c2")))
 	n.flags()
+	n.wait(time.Millisecond)
 	n.need(labeled("a", level("s0:c3")))
 	n.wait(time.Second)
 	if !n.isReady(labeled("a")) {
 		t.Errorf("%+v", n.need(labeled("a")))
 	}
-	if v := n.node.Volumes[UniqueName(driverName, "h1")]; !strings.HasSuffix(v.Label, ":s0:c3") ||
+	if v := n.node.Volumes[UniqueName(driverName, "h1")]; !strings.HasSuffix(v.Staging.Label, ":c3") ||
 		!strings.Contains(n.files[n.node.dataPath(v)], ":s0:c3") {
 		t.Errorf("%+v, %s", v, n.files[n.node.dataPath(v)])
 	}
@@ -306,4 +311,165 @@ func TestStagedLabelOfEarlierAgent(t *testing.T) {
 	n.cleansUp = true
 	n.wait(2 * listedPeriod)
 	n.expect("unstage "+n.sha(), "stage "+n.sha(), "publish pv-1")
+}
+
+// What an earlier agent had prepared for a pod with another label, and not published, is undone
+// before that pod has its turn, whichever is found first.
+func TestFoundLabelsDiffer(t *testing.T) {
+	const context3 = `context="system_u:object_r:container_file_t:s0:c3"`
+	for _, failed := range []string{"a", "c"} {
+		n := newLabeling(t)
+		n.noStage, n.allModes = true, true
+		n.restart().register()
+		a, b := labeled(failed, level("s0:c1,c2")), labeled("b", level("s0:c3"))
+		a.AccessModes, b.AccessModes = nil, nil
+		n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInvalid, "PublishVolume", "no"), 1,
+			false}
+		n.need(a)
+		if got := n.need(b); !got.Ready {
+			t.Fatalf("%+v", got)
+		}
+		n.restart().register()
+		n.flags()
+		n.need(a)
+		n.need(b)
+		n.wait(time.Minute)
+		if got := n.flags(); slices.Contains(got, "publish "+context1) || n.isReady(a) || !n.isReady(b) {
+			t.Errorf("%s: %q, %+v", failed, got, n.need(b))
+		}
+		n.end("b")
+		n.wait(time.Minute)
+		if got := n.flags(); !n.isReady(a) || !slices.Equal(got, []string{"publish " + context1}) {
+			t.Errorf("%s: %q, %+v", failed, got, n.need(a))
+		}
+		if slices.Contains(n.flags(), "publish "+context3) {
+			t.Error("published again with the label of the other pod")
+		}
+	}
+}
+
+// A pod whose secret is still being read keeps its turn: two labels do not take turns without end.
+func TestLabelWaitsForSecret(t *testing.T) {
+	n := newLabeling(t)
+	a, b := labeled("b", level("s0:c1,c2")), labeled("a", level("s0:c3"))
+	a.StageSecret = &v1.SecretReference{Namespace: "ns", Name: "s"}
+	b.StageSecret = a.StageSecret
+	n.need(a)
+	n.wait(time.Millisecond)
+	if got := n.need(b); !strings.Contains(got.Problem, "conflicting SELinux labels") {
+		t.Errorf("%+v", got)
+	}
+	n.expect()
+}
+
+// A pod that needs another label after its publication has failed has the volume staged again.
+func TestLabelChangesBeforePublication(t *testing.T) {
+	n := newLabeling(t)
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInvalid, "PublishVolume", "no"), 1, false}
+	n.need(labeled("a", level("s0:c1,c2")))
+	n.calls = nil
+	n.setLabeling(false).wait(time.Second)
+	n.expect("unstage "+n.sha(), "stage "+n.sha(), "publish pv-1")
+	if !n.isReady(labeled("a")) {
+		t.Errorf("%+v", n.need(labeled("a")))
+	}
+}
+
+// A driver that says to have unstaged a volume, and has not, is asked again before it is staged
+// with another label.
+func TestVolumeIsUnstagedBeforeRelabeling(t *testing.T) {
+	n := newLabeling(t)
+	n.allModes = true
+	a, b := labeled("a", level("s0:c1,c2")), labeled("b", level("s0:c3"))
+	n.need(a)
+	n.need(b)
+	n.leaves, n.calls = 1, nil
+	n.end("a")
+	n.wait(time.Second)
+	n.expect("unpublish pv-1", "unstage nothing", "unstage "+n.sha(), "stage "+n.sha(), "publish pv-1")
+}
+
+// A volume is not mounted with a label before it is known with which one it is staged.
+func TestLabelWaitsForSearch(t *testing.T) {
+	n := newLabeling(t)
+	n.need(labeled("a", level("s0:c1,c2")))
+	file := n.node.dataPath(n.node.Volumes[UniqueName(driverName, "h1")])
+	n.unreadable = map[string]bool{file: true}
+	delete(n.pods, "a")
+	n.cleansUp = false
+	n.restart().register()
+	n.calls = nil
+	n.need(labeled("b", level("s0:c3")))
+	n.expect()
+	n.unreadable, n.cleansUp = nil, true
+	n.wait(time.Minute)
+	n.expect("unpublish pv-1", "unstage "+n.sha(), "stage "+n.sha(), "publish pv-1")
+}
+
+// Pods that wait for a label have it once all pods are known, also if there are more of them than
+// publications.
+func TestSeveralPodsWaitForLabel(t *testing.T) {
+	n := newLabeling(t)
+	n.allModes = true
+	n.need(labeled("a", level("s0:c1,c2")))
+	delete(n.pods, "a")
+	n.cleansUp = false
+	n.restart().register()
+	b, c := labeled("b", level("s0:c3")), labeled("c", level("s0:c3"))
+	b.AccessModes, c.AccessModes = nil, nil
+	n.need(b)
+	n.need(c)
+	n.cleansUp = true
+	n.wait(time.Minute)
+	if !n.isReady(b) || !n.isReady(c) {
+		t.Errorf("%+v", n.need(labeled("b")))
+	}
+}
+
+// Options without a level count for nothing, and a label in vol_data.json that would end the option
+// of a mount is not sent.
+func TestLabelsThatCountForNothing(t *testing.T) {
+	n := newLabeling(t)
+	n.need(labeled("a", &v1.SELinuxOptions{Type: "spc_t"}, level("s0:c1,c2")))
+	if got := n.flags(); !slices.Equal(got, []string{"stage " + context1, "publish " + context1}) {
+		t.Errorf("got %q", got)
+	}
+	for file, text := range n.files {
+		n.files[file] = strings.ReplaceAll(text, "s0:c1,c2", `s0\",suid,x=\"`)
+	}
+	spec := noAttach()
+	spec.RequiresRepublish = new(bool)
+	*spec.RequiresRepublish = true
+	n.restart().register()
+	n.setDriverObject(spec)
+	u := labeled("a", level("s0:c1,c2"))
+	u.HasRun = true
+	n.need(u)
+	n.wait(2 * republishPeriod)
+	if got := n.flags(); len(got) == 0 || slices.ContainsFunc(got, func(flag string) bool {
+		return strings.Contains(flag, "suid")
+	}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A pod whose author has written a volume that another one has by a claim does not decide about its
+// label.
+func TestInlineVolumeKeepsNoLabel(t *testing.T) {
+	n := newLabeling(t)
+	n.allModes = true
+	n.hold["StageVolume"] = true
+	inline := labeled("a", level("s0:c1,c2"))
+	inline.Inline = true
+	n.need(inline)
+	n.wait(time.Millisecond)
+	n.need(labeled("b", level("s0:c3")))
+	n.fail["StageVolume"] = &failure{world.Errorf(world.KindInvalid, "StageVolume", "no"), 1, false}
+	n.release("StageVolume")
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInvalid, "PublishVolume", "no"), 1,
+		false}
+	n.wait(5 * time.Second)
+	if !n.isReady(labeled("b", level("s0:c3"))) {
+		t.Errorf("%+v", n.need(labeled("b")))
+	}
 }

@@ -44,8 +44,6 @@ type Volume struct {
 	Op world.OpID `json:"op,omitempty"` // the one operation in flight
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
-	// Label is the SELinux label with which the volume is, or will be, mounted; empty: with none.
-	Label string `json:"label,omitempty"`
 	// Secrets are the secrets that are watched for the volume, by namespace and name.
 	Secrets []world.WatchTarget `json:"secrets,omitempty"`
 	// Waiting is why nothing can be undone at present, as it was logged last.
@@ -102,12 +100,14 @@ type Staging struct {
 	State State `json:"state,omitempty"`
 	Fresh bool  `json:"fresh,omitempty"` // as of a publication
 	// Dir reports whether a directory may exist, DirsMade and DataWritten what this agent has made.
-	Dir         bool     `json:"dir,omitempty"`
-	DirsMade    int      `json:"dirsMade,omitempty"` // of stagingDirs
-	DataWritten bool     `json:"dataWritten,omitempty"`
-	Removal     Removal  `json:"removal,omitzero"`
-	Attempts    Attempts `json:"attempts,omitzero"`
-	Undoing     Attempts `json:"undoing,omitzero"` // to undo it
+	Dir         bool `json:"dir,omitempty"`
+	DirsMade    int  `json:"dirsMade,omitempty"` // of stagingDirs
+	DataWritten bool `json:"dataWritten,omitempty"`
+	// Label is that of the volume, as Publication.Label, also if its driver does not stage.
+	Label    string   `json:"label,omitempty"`
+	Removal  Removal  `json:"removal,omitzero"`
+	Attempts Attempts `json:"attempts,omitzero"`
+	Undoing  Attempts `json:"undoing,omitzero"` // to undo it
 	// UndoneSince is since when it is being undone; zero: it is not.
 	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
@@ -125,6 +125,8 @@ type Publication struct {
 	Mounted     bool `json:"mounted,omitempty"`
 	DirMade     bool `json:"dirMade,omitempty"`
 	DataWritten bool `json:"dataWritten,omitempty"`
+	// Label is the SELinux label with which it is, or will be, mounted; empty: with none.
+	Label string `json:"label,omitempty"`
 	// Checked reports whether there is something at its path, of a block volume a device: a driver may
 	// answer without doing anything.
 	Checked bool `json:"checked,omitempty"`
@@ -197,6 +199,8 @@ type Use struct {
 	// SELinux are the options of the containers that mount the volume, if it may be mounted with
 	// their label.
 	SELinux []v1.SELinuxOptions `json:"selinux,omitempty"`
+	// Disagreement is why the pod cannot have the volume with its label; empty: it can.
+	Disagreement string `json:"disagreement,omitempty"`
 
 	// HasRun reports whether the pod has containers: they were created after its volumes.
 	HasRun bool `json:"hasRun,omitempty"`
@@ -460,6 +464,9 @@ func (v *Volume) stateOf(u *Use) UseState {
 	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
 	state.Relabel, state.NodeFull = state.Ready && p.Relabel, !state.Ready && u.NodeFull
+	if !state.Ready && u.Disagreement != "" {
+		state.Problem, state.Failures = u.Disagreement, max(1, state.Failures)
+	}
 	if !state.Ready && state.Problem == "" {
 		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
 	}

@@ -82,8 +82,9 @@ func update(boot *world.Boot, read *world.MachineRead) {
 		boot.NameAddresses = read.NameAddresses // name servers rotate the order
 	}
 	bytes := cmp.Or(read.Machine.RootDirBytes, boot.Machine.RootDirBytes)
+	label := boot.Machine.SELinuxFileLabel // runtimes read it once, too
 	boot.Machine = read.Machine
-	boot.Machine.RootDirBytes = bytes
+	boot.Machine.RootDirBytes, boot.Machine.SELinuxFileLabel = bytes, label
 }
 
 // hasSameElements reports whether two lists differ in their order at most.

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -15,13 +16,24 @@ type csiLabels struct{}
 
 func (*csiLabels) describe() Entry {
 	return Entry{"csi-labels", "A container gets a volume whose files have the SELinux label of its " +
-		"pod, if driver, access mode and pod allow to mount it so, and otherwise one without."}
+		"pod, if driver, access mode and pod allow to mount it so, and otherwise one without. What " +
+		"is on the disk says which label a volume has."}
 }
 
-func (*csiLabels) checkFact(m *model, f *truth.Fact) *finding {
+func (o *csiLabels) checkFact(m *model, f *truth.Fact) *finding {
+	switch f.Kind {
+	case truth.ContainerStarted:
+		return o.checkStart(m, f)
+	case truth.VolumeStaged, truth.VolumePublished:
+		return o.checkData(m, f)
+	}
+	return nil
+}
+
+// checkStart checks the labels of the volumes of a container that is started.
+func (*csiLabels) checkStart(m *model, f *truth.Fact) *finding {
 	p := m.pods[f.PodUID]
-	if f.Kind != truth.ContainerStarted || p == nil || p.spec == nil || p.specChanged ||
-		p.wasRemoved() {
+	if p == nil || p.spec == nil || p.specChanged || p.wasRemoved() {
 		return nil
 	}
 	for _, use := range m.csiUses(p.spec) {
@@ -33,6 +45,22 @@ func (*csiLabels) checkFact(m *model, f *truth.Fact) *finding {
 			return findingf("container %s was started with %s whose label is %q, want %q", f.Container,
 				use.csiName, is.label, want)
 		}
+	}
+	return nil
+}
+
+// checkData checks that the file beside a volume says with which label it is mounted: the next
+// agent goes by it.
+func (*csiLabels) checkData(m *model, f *truth.Fact) *finding {
+	if m.opts.ReadFile == nil {
+		return nil
+	}
+	data, exists := m.opts.ReadFile(m.csiDataDir(f.Path) + "/vol_data.json")
+	var content struct{ SELinuxMountContext string }
+	if exists && json.Unmarshal(data, &content) == nil &&
+		content.SELinuxMountContext != f.Volume.Label {
+		return findingf("%s is mounted with the label %q, and vol_data.json has %q", f.Path,
+			f.Volume.Label, content.SELinuxMountContext)
 	}
 	return nil
 }
