@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -47,6 +48,7 @@ type settings struct {
 
 func readSettings(args []string) (settings, error) {
 	s := settings{faults: map[string]loopcsi.Fault{}}
+	s.options.Secrets = map[string]string{}
 	flags := flag.NewFlagSet("loopcsi", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	o := &s.options
@@ -71,6 +73,12 @@ func readSettings(args []string) (settings, error) {
 			call, fault, err := loopcsi.ParseFault(text)
 			s.faults[call] = fault
 			return err
+		})
+	flags.Func("secret", "what a call needs as its secret \"passphrase\", as in NodeStageVolume=VALUE",
+		func(text string) error {
+			call, value, _ := strings.Cut(text, "=")
+			o.Secrets[call] = value
+			return nil
 		})
 	if err := flags.Parse(args); err != nil {
 		return s, err
