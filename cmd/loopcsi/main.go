@@ -115,6 +115,12 @@ func run(s settings) error {
 			end(nil)
 		}()
 	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT) // before there are sockets to remove
+	go func() {
+		<-signals
+		end(nil)
+	}()
 	driver, err := loopcsi.Start(s.options)
 	if err != nil {
 		return err
@@ -124,12 +130,6 @@ func run(s settings) error {
 			end(err)
 		}
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	go func() {
-		<-signals
-		end(nil)
-	}()
 	err = <-ended
 	driver.Stop()
 	return err
