@@ -36,8 +36,8 @@ type pathInfo struct {
 	UID      uint32   `json:"uid"`
 	GID      uint32   `json:"gid"`
 	Tmpfs    bool     `json:"tmpfs"`
-	Text     string   `json:"text,omitempty"`    // of a file, or of a block device before its first zero
-	Size     int64    `json:"size,omitempty"`    // of a block device, or of the file system, in bytes
+	Text     string   `json:"text,omitempty"`    // of a file or, up to a zero, of a block device
+	Size     int64    `json:"size,omitempty"`    // of a block device or the file system, in bytes
 	Entries  []string `json:"entries,omitempty"` // of a directory
 	ReadOnly bool     `json:"readOnly"`
 	Problem  string   `json:"problem,omitempty"`

@@ -180,8 +180,8 @@ func waitNothingLeft(t *testing.T, dir string, within time.Duration) {
 	}
 }
 
-// TestPowerOff: after a power failure nothing of a pod is left but what is on the disk. The next boot
-// finds its container exited and its sandbox not ready, and runs other pods.
+// TestPowerOff: after a power failure nothing of a pod is left but what is on the disk. The next
+// boot finds its container exited and its sandbox not ready, and runs other pods.
 func TestPowerOff(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run(version, func(t *testing.T) {

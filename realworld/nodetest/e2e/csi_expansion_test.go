@@ -29,9 +29,9 @@ func (c *csiSuite) createClass(t *testing.T, name string, binding storagev1.Volu
 	}
 }
 
-// testOnlineExpansion has a volume and its file system grow below a running pod of testVolumeLimit,
-// at first with a driver that fails. The file system is xfs, because mounted ext4 does not grow without
-// CAP_SYS_RESOURCE. The agent reads the claims of running pods once a minute.
+// testOnlineExpansion has a volume and its file system grow below a pod of testVolumeLimit, at
+// first with a driver that fails. The file system is xfs, because mounted ext4 does not grow
+// without CAP_SYS_RESOURCE. The agent reads the claims of running pods once a minute.
 func (c *csiSuite) testOnlineExpansion(t *testing.T) {
 	const call = "NodeExpandVolume"
 	pod := c.grower

@@ -18,8 +18,8 @@ import (
 const tokenAudience = "vault"
 
 // testRepublish has a driver that wants its volumes published again and again, with a token of the
-// pod, as those of secret stores do. The pod reads what the driver was given. A restarted agent goes
-// on with that, a minute later.
+// pod, as those of secret stores do. The pod reads what the driver was given. A restarted agent
+// goes on with that, a minute later.
 func (c *csiSuite) testRepublish(t *testing.T) {
 	c.setRepublish(t, true)
 	pod := c.inlinePod("republished")
