@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -47,6 +48,7 @@ type settings struct {
 
 func readSettings(args []string) (settings, error) {
 	s := settings{faults: map[string]loopcsi.Fault{}}
+	s.options.Secrets = map[string]string{}
 	flags := flag.NewFlagSet("loopcsi", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	o := &s.options
@@ -71,6 +73,12 @@ func readSettings(args []string) (settings, error) {
 			call, fault, err := loopcsi.ParseFault(text)
 			s.faults[call] = fault
 			return err
+		})
+	flags.Func("secret", "what a call needs as its secret \"passphrase\", as in NodeStageVolume=VALUE",
+		func(text string) error {
+			call, value, _ := strings.Cut(text, "=")
+			o.Secrets[call] = value
+			return nil
 		})
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -107,6 +115,12 @@ func run(s settings) error {
 			end(nil)
 		}()
 	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT) // before there are sockets to remove
+	go func() {
+		<-signals
+		end(nil)
+	}()
 	driver, err := loopcsi.Start(s.options)
 	if err != nil {
 		return err
@@ -116,12 +130,6 @@ func run(s settings) error {
 			end(err)
 		}
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	go func() {
-		<-signals
-		end(nil)
-	}()
 	err = <-ended
 	driver.Stop()
 	return err

@@ -32,11 +32,12 @@ func TestMain(m *testing.M) {
 func TestReadSettings(t *testing.T) {
 	s, err := readSettings([]string{"--dir", "/d", "--endpoint", "/e", "--registration", "/r",
 		"--node-id", "n", "--zone", "z", "--volumes-max", "3", "--capacity", "1Gi", "--attach",
-		"--mount-group", "--temporary", "--fault", "Probe:before=UNAVAILABLE"})
+		"--mount-group", "--temporary", "--fault", "Probe:before=UNAVAILABLE",
+		"--secret", "NodeStageVolume=a=b"})
 	o := s.options
 	if err != nil || o.Dir != "/d" || o.Endpoint != "/e" || o.RegistrationEndpoint != "/r" ||
 		o.NodeID != "n" || o.Zone != "z" || o.VolumesMax != 3 || o.Capacity != 1<<30 || !o.Attach ||
-		!o.MountGroup || !s.temporary ||
+		!o.MountGroup || !s.temporary || o.Secrets["NodeStageVolume"] != "a=b" ||
 		s.faults["Probe"] != (loopcsi.Fault{Before: codes.Unavailable}) {
 		t.Errorf("got %+v, %v", s, err)
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sort"
@@ -33,7 +36,8 @@ type pathInfo struct {
 	UID      uint32   `json:"uid"`
 	GID      uint32   `json:"gid"`
 	Tmpfs    bool     `json:"tmpfs"`
-	Text     string   `json:"text,omitempty"`    // of a file
+	Text     string   `json:"text,omitempty"`    // of a file or, up to a zero, of a block device
+	Size     int64    `json:"size,omitempty"`    // of a block device or the file system, in bytes
 	Entries  []string `json:"entries,omitempty"` // of a directory
 	ReadOnly bool     `json:"readOnly"`
 	Problem  string   `json:"problem,omitempty"`
@@ -116,6 +120,7 @@ func inspectPath(at string) pathInfo {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(at, &fs); err == nil {
 		p.Tmpfs, p.ReadOnly = fs.Type == unix.TMPFS_MAGIC, fs.Flags&unix.ST_RDONLY != 0
+		p.Size = int64(fs.Blocks) * fs.Frsize
 	}
 	switch {
 	case info.IsDir():
@@ -132,6 +137,28 @@ func inspectPath(at string) pathInfo {
 			p.Problem = err.Error()
 		}
 		p.Text = string(data[:min(len(data), textMax)])
+	case info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice:
+		if err := p.readDevice(at); err != nil {
+			p.Problem = err.Error()
+		}
 	}
 	return p
+}
+
+// readDevice reads the beginning and the size of a block device.
+func (p *pathInfo) readDevice(at string) error {
+	device, err := os.Open(at)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = device.Close() }() // nothing was written
+	data := make([]byte, textMax)
+	n, err := io.ReadFull(device, data)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	text, _, _ := bytes.Cut(data[:n], []byte{0})
+	p.Text = string(text)
+	p.Size, err = device.Seek(0, io.SeekEnd)
+	return err
 }

@@ -180,6 +180,46 @@ func waitNothingLeft(t *testing.T, dir string, within time.Duration) {
 	}
 }
 
+// TestPowerOff: after a power failure nothing of a pod is left but what is on the disk. The next
+// boot finds its container exited and its sandbox not ready, and runs other pods.
+func TestPowerOff(t *testing.T) {
+	for _, version := range Versions() {
+		t.Run(version, func(t *testing.T) {
+			n := New(t, version)
+			id, err := startPod(t.Context(), n, "first")
+			if err != nil {
+				t.Fatalf("starting a pod: %v", err)
+			}
+			if err := n.PowerOff(); err != nil {
+				t.Fatal(err)
+			}
+			left, err := n.PodLeftovers()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range left {
+				if !strings.HasPrefix(line, "file /var/lib/") && !strings.HasPrefix(line, "address ") {
+					t.Errorf("left without power: %s", line)
+				}
+			}
+			if err := n.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if s := containerStatus(t, n, id); s.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+				t.Errorf("the container is %v", s)
+			}
+			list, err := n.Runtime().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+			if err != nil || len(list.Items) != 1 ||
+				list.Items[0].State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+				t.Errorf("sandboxes: %v, %v; want one that is not ready", list, err)
+			}
+			if _, err := startPod(t.Context(), n, "second"); err != nil {
+				t.Errorf("starting another pod: %v", err)
+			}
+		})
+	}
+}
+
 // TestLeftovers checks that Leftovers lists every kind of part of a running node.
 func TestLeftovers(t *testing.T) {
 	n := New(t, Debian)

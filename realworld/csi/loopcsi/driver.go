@@ -21,7 +21,8 @@
 //
 // The files: identity.go, controller.go, attach.go and snapshot.go are for the controller; node.go,
 // ext4.go, block.go, ephemeral.go and usage.go for the node; store.go, loop.go and mounts.go read
-// the state; fault.go makes calls late or fail, for tests of the caller. Start reading at Start.
+// the state; fault.go makes calls late or fail, and secrets.go refuses those without their secret,
+// for tests of the caller. Start reading at Start.
 package loopcsi
 
 import (
@@ -73,6 +74,9 @@ type Options struct {
 	// MountGroup announces VOLUME_MOUNT_GROUP: the driver gives volumes the group of the pod, instead
 	// of the agent.
 	MountGroup bool
+	// Secrets are the values that calls need as their secret "passphrase", by call as in
+	// "NodeStageVolume". Optional: a call without an entry needs none.
+	Secrets map[string]string
 	// Log gets a line for each call, and one for each delay that begins, without secrets. Optional.
 	Log func(line string)
 }
@@ -101,8 +105,8 @@ func Start(o Options) (*Driver, error) {
 	}
 	executor := exec.New()
 	d := &Driver{faults: newFaults(o.Log), ended: make(chan struct{})}
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(logCalls(o.Log), d.faults.intercept),
-		grpc.WaitForHandlers(true))
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(logCalls(o.Log), d.faults.intercept,
+		demandSecrets(o.Secrets)), grpc.WaitForHandlers(true))
 	csi.RegisterIdentityServer(server, &identity{options: o})
 	csi.RegisterControllerServer(server, &controller{options: o, store: s})
 	csi.RegisterNodeServer(server, &node{options: o, store: s,
@@ -134,6 +138,9 @@ func checkOptions(o *Options) error {
 		if !filepath.IsAbs(path) {
 			return fmt.Errorf("path %q: want an absolute one", path)
 		}
+	}
+	if err := checkSecretCalls(o.Secrets); err != nil {
+		return err
 	}
 	if o.RegistrationEndpoint != "" && !filepath.IsAbs(o.RegistrationEndpoint) {
 		return fmt.Errorf("path %q: want an absolute one", o.RegistrationEndpoint)

@@ -1,6 +1,7 @@
 package loopcsi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +17,17 @@ const (
 	ephemeralKey = "csi.storage.k8s.io/ephemeral"
 	// sizeKey is the attribute of such a volume with its size, a quantity as in "64Mi".
 	sizeKey = "size"
+	// contextKey is the attribute of such a volume with the name of a file in it, which has the last
+	// Publication as JSON. So a pod sees what the driver was given, and that its volume is published
+	// again.
+	contextKey = "contextFile"
 )
+
+// Publication is what an agent has given the driver for an ephemeral volume.
+type Publication struct {
+	Number  int               `json:"number"` // of the requests that the volume has had, from one
+	Context map[string]string `json:"context"`
+}
 
 // publishEphemeral makes a volume that lives as long as it is published, and mounts it in the
 // driver's own directory and, from there, at the target.
@@ -32,6 +43,10 @@ func (n *node) publishEphemeral(r *csi.NodePublishVolumeRequest) error {
 			return invalid("%s %q: want a positive quantity", sizeKey, text)
 		}
 		wanted.RequiredBytes = quantity.Value()
+	}
+	file := r.VolumeContext[contextKey]
+	if file != "" && !validID.MatchString(file) {
+		return invalid("%s %q: want %s", contextKey, file, validID)
 	}
 	size, err := sizeFor(wanted, sizeMin(capabilities), n.store.capacity)
 	if err != nil {
@@ -65,8 +80,39 @@ func (n *node) publishEphemeral(r *csi.NodePublishVolumeRequest) error {
 	if err := n.mountFileSystem(volume, l, staging, r.VolumeCapability, false); err != nil {
 		return err
 	}
+	if file != "" {
+		if err := writePublication(staging, file, r.VolumeContext); err != nil {
+			return err
+		}
+	}
 	readOnly := r.Readonly || isReadOnly(r.VolumeCapability)
 	return publishFileSystem(volume, staging, resolve(r.TargetPath), readOnly)
+}
+
+// writePublication replaces the file of the last Publication of a mounted volume by that of the
+// next one. A pod may have written to the volume: what it did leads nowhere outside, and a file
+// that is not a Publication counts as none.
+func writePublication(staging, name string, given map[string]string) error {
+	root, err := os.OpenRoot(staging)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	defer func() { _ = root.Close() }() // nothing is written to the directory itself
+	var last Publication
+	if data, err := root.ReadFile(name); err != nil || json.Unmarshal(data, &last) != nil {
+		last = Publication{}
+	}
+	data, err := json.Marshal(Publication{Number: last.Number + 1, Context: given})
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	if err := root.WriteFile("."+name, data, 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	if err := root.Rename("."+name, name); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return nil
 }
 
 func (n *node) createEphemeral(volume item, name string, size int64) error {

@@ -278,6 +278,53 @@ func TestEphemeral(t *testing.T) {
 	}
 }
 
+// TestPublicationFile: an ephemeral volume has what the driver was given last and
+// how often, also for readers. What a pod makes of the file leads to no other one.
+func TestPublicationFile(t *testing.T) {
+	dir := newDir(t)
+	_, c := start(t, optionsOf(dir))
+	request := &csi.NodePublishVolumeRequest{VolumeId: "csi-0123", TargetPath: c.target,
+		VolumeCapability: fileSystem(""), VolumeContext: map[string]string{
+			ephemeralKey: "true", contextKey: "given"}}
+	publish := func(token string, number int) {
+		t.Helper()
+		request.VolumeContext["token"] = token
+		if _, err := c.NodePublishVolume(c.within(), request); err != nil {
+			t.Fatal(err)
+		}
+		var got Publication
+		if err := readJSON(filepath.Join(c.target, "given"), &got); err != nil ||
+			got.Number != number || got.Context["token"] != token {
+			t.Errorf("got %+v, %v, want number %d and token %s", got, err, number, token)
+		}
+	}
+	request.Readonly = true
+	publish("one", 1)
+	publish("two", 2)
+	mustAll(t, c.unpublish("csi-0123"))
+	request.Readonly = false
+	publish("three", 1) // of another volume
+	outside, given := filepath.Join(dir, "outside"), filepath.Join(c.target, "given")
+	write(t, outside, `{"number": 7}`)
+	mustAll(t, os.Remove(given), os.Symlink(outside, given))
+	publish("four", 1)
+	write(t, given, "garbage")
+	publish("five", 1)
+	mustAll(t, os.Symlink(outside, filepath.Join(c.target, ".given")))
+	if _, err := c.NodePublishVolume(c.within(), request); err == nil {
+		t.Error("a link to a file outside was followed")
+	}
+	wantFile(t, outside, `{"number": 7}`)
+	mustAll(t, os.Remove(filepath.Join(c.target, ".given")))
+	publish("six", 2)
+	mustAll(t, c.unpublish("csi-0123"))
+	for _, name := range []string{"../x", ".x", "a/b"} {
+		request.VolumeContext[contextKey] = name
+		_, err := c.NodePublishVolume(c.within(), request)
+		wantCode(t, err, codes.InvalidArgument)
+	}
+}
+
 // TestForeignPaths: the driver removes and unmounts nothing that it did not make.
 func TestForeignPaths(t *testing.T) {
 	dir := newDir(t)

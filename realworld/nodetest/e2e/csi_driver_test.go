@@ -41,28 +41,38 @@ func newCSIDriver(t testing.TB, a *agent, name string, more ...string) *csiDrive
 	if err != nil {
 		t.Fatalf("building loopcsi: %v\n%s", err, out)
 	}
-	d := &csiDriver{dir: t.TempDir(),
+	d := &csiDriver{dir: guardedDir(t),
 		endpoint: filepath.Join(a.rootDir, "plugins", name, "csi.sock")}
 	d.args = append([]string{"--name=" + name, "--dir=" + d.dir, "--node-id=" + nodeName,
 		"--endpoint=" + d.endpoint,
 		"--registration=" + filepath.Join(a.rootDir, "plugins_registry", name+"-reg.sock")}, more...)
 	d.Daemon = &cleanup.Daemon{Program: path, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")},
 		LogFile: filepath.Join(filepath.Dir(a.logFile), name+".log")}
-	guard, err := cleanup.StartGuard(loopcsi.GuardKind, d.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the driver's log:\n%s", d.log(t))
 		}
 		d.Stop()
-		if err := loopcsi.Sweep(d.dir); err != nil {
+	})
+	return d
+}
+
+// guardedDir returns a directory whose images are detached from loop devices, with their mounts,
+// when the test ends, or by a guard process if the test process is killed.
+func guardedDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	guard, err := cleanup.StartGuard(loopcsi.GuardKind, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loopcsi.Sweep(dir); err != nil {
 			t.Error(err)
 		}
 		guard.Dismiss()
 	})
-	return d
+	return dir
 }
 
 // start starts the driver with faults.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/realworld/csi/loopcsi"
 )
@@ -199,7 +198,7 @@ func (c *csiSuite) testRandomKills(t *testing.T) {
 		c.createPods(t, pods[i])
 	}
 	for i := range slots {
-		c.createLoopClaim(t, fmt.Sprint("random-", i))
+		c.createClaimOf(t, fmt.Sprint("random-", i), loopClaim())
 		replace(i)
 	}
 	c.waitReady(t, pods[:]...)
@@ -246,15 +245,4 @@ func randomFaults(random *rand.Rand) (faults []string) {
 		}
 	}
 	return faults
-}
-
-// createLoopClaim creates a claim for which the provisioner makes a volume.
-func (c *csiSuite) createLoopClaim(t *testing.T, name string) {
-	t.Helper()
-	_, err := c.api.CoreV1().PersistentVolumeClaims(testNamespace).Create(t.Context(),
-		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: loopClaim()},
-		metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

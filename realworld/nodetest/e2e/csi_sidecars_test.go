@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,6 +60,8 @@ func (c *csiSuite) startSidecars(t *testing.T) {
 	c.kubectl(t, "delete", "csidriver/"+loopcsi.Name, patience)
 	c.createDriverObject(t, loopcsi.Name, true)
 	c.apply(t, loopClass)
+	c.createClass(t, "loop-xfs", storagev1.VolumeBindingWaitForFirstConsumer,
+		map[string]string{fileSystemKey: "xfs"})
 	for _, program := range []string{cluster.Provisioner, cluster.Attacher, cluster.Resizer} {
 		d, err := c.cluster.NewSidecar(t.Context(), program, c.driver.endpoint)
 		if err != nil {
@@ -145,10 +148,12 @@ func (c *csiSuite) passingPod(name string) *v1.Pod {
 }
 
 // loopClaim is a claim for which the provisioner makes a volume.
-func loopClaim() v1.PersistentVolumeClaimSpec {
-	return v1.PersistentVolumeClaimSpec{StorageClassName: new("loop"),
+func loopClaim() v1.PersistentVolumeClaimSpec { return claimOfClass("loop", "32Mi") }
+
+func claimOfClass(class, size string) v1.PersistentVolumeClaimSpec {
+	return v1.PersistentVolumeClaimSpec{StorageClassName: &class,
 		AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-		Resources:   v1.VolumeResourceRequirements{Requests: sizeOf("32Mi")}}
+		Resources:   v1.VolumeResourceRequirements{Requests: sizeOf(size)}}
 }
 
 // testLateAttachment kills the agent while a pod waits for its volume to be attached, and again

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"seedlet.dev/realworld/cleanup"
 	"seedlet.dev/realworld/cluster"
 	"seedlet.dev/realworld/csi/loopcsi"
+	"seedlet.dev/realworld/loopdevice"
 	"seedlet.dev/realworld/nodetest"
 	"seedlet.dev/realworld/porttest"
 )
@@ -28,7 +30,12 @@ type csiSuite struct {
 	driver *csiDriver
 	delays map[string]int // of calls, by name, that tests have waited for
 
-	sidecars []*cleanup.Daemon
+	sidecars  []*cleanup.Daemon
+	plainArgs []string // of the driver, while it runs with a zone and a limit
+
+	// Pods of several parts, which wait at once for what takes a minute or two.
+	republished, grower, neighbor, waiting, forced *v1.Pod
+	publication                                    int // the last one seen in republished
 }
 
 // TestCSI gives pods of a real cluster volumes of a real CSI driver, which makes them on loop
@@ -41,6 +48,12 @@ func TestCSI(t *testing.T) {
 	c.history, c.connections = newWatchHistory(t, c.api), newConnectionRecorder(t)
 	c.joinNode(t)
 	c.driver = newCSIDriver(t, c.agent, loopcsi.Name)
+	t.Cleanup(func() { // of a test that has failed: what holds devices of the driver
+		c.agent.killIfRunning()
+		for _, d := range c.heldDevices(t) {
+			detachLoop(t, d.Path())
+		}
+	})
 	c.kubectl(t, "wait", "--for=condition=Ready", patience, "node/"+nodeName)
 	c.kubectl(t, "create", "namespace", testNamespace)
 	c.kubectl(t, "wait", "--for=create", patience, "serviceaccount/default")
@@ -62,6 +75,20 @@ func TestCSI(t *testing.T) {
 		{"a StatefulSet keeps its data", c.testStatefulSet},
 		{"a volume is attached late", c.testLateAttachment},
 		{"a sidecar expands a volume", c.testControllerExpansion},
+		{"a file system grows before its pod", c.testOfflineExpansion},
+		{"raw block volumes are devices", c.testRawBlock},
+		{"local volumes are on devices", c.testLocalDevices},
+		{"a driver gets its secrets", c.testSecrets},
+		{"a pod waits for a claim of its own", c.testUnownedClaim},
+		{"volumes are where their nodes are", c.testTopology},
+		{"a node is full of volumes", c.testVolumeLimit},
+		{"a restarted agent publishes a volume again", c.testRepublish},
+		{"a pod says why NFS is not mounted", c.testNFS},
+		{"a file system grows below its pod", c.testOnlineExpansion},
+		{"a volume is published every minute", c.testPeriodicRepublish},
+		{"a pod fails that a full node cannot have", c.testExceededLimit},
+		{"the agent is killed while a file system grows", c.testKilledExpansion},
+		{"the machine reboots", c.testReboot},
 		{"the agent and the driver are killed at random", c.testRandomKills},
 	} {
 		start := time.Now()
@@ -128,21 +155,31 @@ func (c *csiSuite) createClaim(t *testing.T, name string,
 func (c *csiSuite) createClaimOn(t testing.TB, name string, mode v1.PersistentVolumeAccessMode,
 	source v1.PersistentVolumeSource) {
 	t.Helper()
-	size := sizeOf("32Mi")
-	modes := []v1.PersistentVolumeAccessMode{mode}
+	c.createBoundClaim(t, name, v1.PersistentVolumeSpec{
+		AccessModes: []v1.PersistentVolumeAccessMode{mode}, PersistentVolumeSource: source})
+}
+
+// createBoundClaim is createClaimOn with more of the spec of the volume.
+func (c *csiSuite) createBoundClaim(t testing.TB, name string, spec v1.PersistentVolumeSpec) {
+	t.Helper()
+	spec.Capacity = sizeOf("32Mi")
+	spec.PersistentVolumeReclaimPolicy = v1.PersistentVolumeReclaimRetain
+	spec.ClaimRef = &v1.ObjectReference{Namespace: testNamespace, Name: name}
 	_, err := c.api.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1.PersistentVolumeSpec{AccessModes: modes, Capacity: size,
-			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimRetain,
-			ClaimRef:                      &v1.ObjectReference{Namespace: testNamespace, Name: name},
-			PersistentVolumeSource:        source}}, metav1.CreateOptions{})
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.api.CoreV1().PersistentVolumeClaims(testNamespace).Create(t.Context(),
-		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: v1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name,
-				StorageClassName: new(""), Resources: v1.VolumeResourceRequirements{Requests: size}}},
+	c.createClaimOf(t, name, v1.PersistentVolumeClaimSpec{AccessModes: spec.AccessModes,
+		VolumeMode: spec.VolumeMode, VolumeName: name, StorageClassName: new(""),
+		Resources: v1.VolumeResourceRequirements{Requests: spec.Capacity}})
+}
+
+// createClaimOf creates a claim with a spec.
+func (c *csiSuite) createClaimOf(t testing.TB, name string, spec v1.PersistentVolumeClaimSpec) {
+	t.Helper()
+	_, err := c.api.CoreV1().PersistentVolumeClaims(testNamespace).Create(t.Context(),
+		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
 		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -201,23 +238,45 @@ func (c *csiSuite) waitReleased(t testing.TB) {
 	}
 }
 
-// volumesLeft returns the mounts, directories and loop devices of CSI volumes, and the directories
-// of pods.
+// volumesLeft returns the mounts, directories and loop devices of CSI volumes and of local volumes
+// on devices, and the directories of pods.
 func (c *csiSuite) volumesLeft(t testing.TB) []string {
 	t.Helper()
 	left := c.csiMounts(t, "")
-	for _, pattern := range []string{"/pods/*", "/plugins/kubernetes.io/csi/*/*"} {
+	const csi = "/plugins/kubernetes.io/csi/"
+	for _, pattern := range []string{"/pods/*", csi + "*/*", csi + "volumeDevices/*/*",
+		"/plugins/kubernetes.io/local-volume/*/*", "/plugins/kubernetes.io~local-volume/*/*"} {
 		found, err := filepath.Glob(c.agent.rootDir + pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		left = append(left, found...)
 	}
+	left = slices.DeleteFunc(left, func(path string) bool { // these stay, as those of a kubelet
+		return strings.HasSuffix(path, csi+"volumeDevices/publish") ||
+			strings.HasSuffix(path, csi+"volumeDevices/staging")
+	})
 	devices, err := loopcsi.Leftovers(c.driver.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, held := range c.heldDevices(t) {
+		left = append(left, held.Name+" of "+held.Backing)
+	}
 	return append(left, devices...)
+}
+
+// heldDevices returns the loop devices with which the agent keeps devices of block volumes from
+// being detached.
+func (c *csiSuite) heldDevices(t testing.TB) []loopdevice.Device {
+	t.Helper()
+	all, err := loopdevice.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(d loopdevice.Device) bool {
+		return !strings.HasPrefix(d.Backing, c.agent.rootDir+"/")
+	})
 }
 
 // csiMounts returns the paths at which CSI volumes are mounted and that contain a text.

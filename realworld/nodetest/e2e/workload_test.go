@@ -318,6 +318,7 @@ type execReport struct {
 	Paths map[string]struct {
 		Text, Problem   string
 		Tmpfs, ReadOnly bool
+		Size            int64
 	}
 }
 
