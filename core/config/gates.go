@@ -41,8 +41,9 @@ var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "Compo
 	"ContainerCheckpoint", "EventedPLEG", gateLoggingAlpha, "LoggingBetaOptions",
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
 	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize,
-	gateMemoryQoS, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers,
-	gateShutdown, gateShutdownByPriority, gateTokensForPlugins, gateVolumeHealth}
+	gateMemoryQoS, gatePodCertificates, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod,
+	gateRestartAllContainers, gateShutdown, gateShutdownByPriority, gateTokensForPlugins,
+	gateVolumeHealth}
 
 // findGate returns the gate with a name; nil if a kubelet does not know it.
 func findGate(name string) *gateSpec {
@@ -162,10 +163,11 @@ const FeaturePodLevelResize = "InPlacePodLevelResourcesVerticalScaling"
 
 // Feature gates that are off by default in v1.36.
 const (
-	gateLoggingAlpha = "LoggingAlphaOptions"
-	gateMemoryQoS    = "MemoryQoS"       // KEP-2570
-	gateVolumeHealth = "CSIVolumeHealth" // KEP-1432
-	gateQOSReserved  = "QOSReserved"     // kubernetes/enhancements#5
+	gateLoggingAlpha    = "LoggingAlphaOptions"
+	gateMemoryQoS       = "MemoryQoS"             // KEP-2570
+	gateVolumeHealth    = "CSIVolumeHealth"       // KEP-1432
+	gateQOSReserved     = "QOSReserved"           // kubernetes/enhancements#5
+	gatePodCertificates = "PodCertificateRequest" // KEP-4317
 )
 
 // GracefulShutdownEnabled reports whether a shutdown of the machine is delayed until pods have
@@ -194,6 +196,10 @@ func MemoryQoSEnabled(c *configuration) bool { return isGateOn(c, gateMemoryQoS)
 
 // VolumeHealthEnabled reports whether the conditions of volumes are reported (KEP-1432).
 func VolumeHealthEnabled(c *configuration) bool { return isGateOn(c, gateVolumeHealth) }
+
+// PodCertificatesEnabled reports whether certificates are requested for the volumes of pods
+// (KEP-4317).
+func PodCertificatesEnabled(c *configuration) bool { return isGateOn(c, gatePodCertificates) }
 
 // ReservedMemoryPercent returns the percentage in qosReserved of memory; zero without the feature
 // gate QOSReserved.
