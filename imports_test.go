@@ -57,6 +57,7 @@ var simStd = append([]string{
 	"context",                  // ends a search between two runs
 	"runtime", "runtime/debug", // a panic is recognized, and its trace is shown
 	"crypto/ecdsa", "crypto/ed25519", "crypto/elliptic", "crypto/sha512",
+	"math/big", // serial numbers of certificates
 }, append(keyStd, pureStd...)...)
 
 // keyStd are packages that decode keys and certificates. They only compute, unless they are given
