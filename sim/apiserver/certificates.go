@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"slices"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -77,6 +78,11 @@ func validateCertificateRequest(r *certificatesv1beta1.PodCertificateRequest) st
 	return ""
 }
 
+// answers are the conditions that a request can have.
+var answers = []string{certificatesv1beta1.PodCertificateRequestConditionTypeIssued,
+	certificatesv1beta1.PodCertificateRequestConditionTypeDenied,
+	certificatesv1beta1.PodCertificateRequestConditionTypeFailed}
+
 func lifetimeMax(r *certificatesv1beta1.PodCertificateRequest) time.Duration {
 	return time.Duration(*r.Spec.MaxExpirationSeconds) * time.Second
 }
@@ -93,6 +99,8 @@ func validateCertificateAnswer(r, old *certificatesv1beta1.PodCertificateRequest
 		return ""
 	case len(status.Conditions) != 1:
 		return "status: Invalid value: want one condition"
+	case !slices.Contains(answers, status.Conditions[0].Type):
+		return "status.conditions[0].type: Unsupported value"
 	case status.Conditions[0].Type != certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
 		if status.CertificateChain != "" || status.NotAfter != nil {
 			return "status: Invalid value: non-condition status fields must be empty"
