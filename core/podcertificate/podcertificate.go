@@ -160,6 +160,7 @@ func (s *Set) Plan(env *Env) time.Time {
 		if c == nil {
 			return
 		}
+		c.noteUnwatched(env.Requests)
 		c.applyAnswer(env)
 		wake = timer.Soonest(wake, c.recordAge(env))
 		due, at := c.isDue(env)
@@ -217,6 +218,13 @@ func (c *Certificate) isDue(env *Env) (bool, time.Time) {
 		return false, now.Add(nodeRetry)
 	}
 	return true, time.Time{}
+}
+
+// noteUnwatched records why nothing is requested, if the node's requests cannot be listed.
+func (c *Certificate) noteUnwatched(w *objectcache.Watch) {
+	if w != nil && !w.Listed && w.Failing != nil {
+		c.Problem = budget.CutMessage("podcertificaterequests cannot be watched: " + w.Failing.Message)
+	}
 }
 
 // agentTime returns a date by the agent's clock, as long as the date is not changed.

@@ -358,6 +358,8 @@ func TestNothingWithoutListAndNode(t *testing.T) {
 	if issued := h.plan(); len(issued) > 0 || !h.wake.IsZero() {
 		t.Errorf("not served: %v, planned again at %s", issued, h.wake)
 	}
+	h.expect("not served", "credential bundle is not issued yet: podcertificaterequests cannot be "+
+		"watched: not served")
 	h.watch.Listed, h.watch.Failing, h.nodeUID = true, nil, ""
 	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(t0.Add(nodeRetry)) {
 		t.Errorf("no Node: %v, planned again at %s", issued, h.wake)

@@ -19,8 +19,9 @@ var certificateCases = []apiCase{
 }
 
 // proof is a PKCS#10 request of an Ed25519 key, which does not exist any more.
-const proof = "MH8wMwIBADAAMCowBQYDK2VwAyEAUzDNbIAXzSsoQRLlYPVJA2ukxvC/Vq2L9j9GRX2MsoSgADAFBgMrZXADQQDi" +
-	"Czr3ZqRkpiZ1RoubKJ9fe6Ctdd4UWK6dERQLwgRerELQa1G3eRnOXI/lCSpZI7Wwc5UndGA7F6TD3vox6MYM"
+const proof = "MH8wMwIBADAAMCowBQYDK2VwAyEAUzDNbIAXzSsoQRLlYPVJA2ukxvC/Vq2L" +
+	"9j9GRX2MsoSgADAFBgMrZXADQQDiCzr3ZqRkpiZ1RoubKJ9fe6Ctdd4UWK6d" +
+	"ERQLwgRerELQa1G3eRnOXI/lCSpZI7Wwc5UndGA7F6TD3vox6MYM"
 
 // newRequest returns the creation of a request for a pod of the case, which is created with it.
 func (c *cluster) newRequest() *world.CreateObject {
