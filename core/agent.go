@@ -165,6 +165,7 @@ func New(o Options) *Agent {
 			Name: o.NodeName, LogLinksDir: links, IDs: userns.LayoutFromConfig(c, o.IDs),
 			RuntimeTimeout: c.RuntimeRequestTimeout.Duration, BackoffMax: config.RestartBackoffMax(c),
 			RestartAllContainers: config.RestartAllContainersEnabled(c),
+			PodCertificates:      config.PodCertificatesEnabled(c),
 			NoStorageLimits:      !*c.LocalStorageCapacityIsolation,
 		},
 		Manifests:    manifest.NewSources(c, o.ManifestPath, o.NodeName),

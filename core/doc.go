@@ -74,6 +74,7 @@
 //	devicemount   the mounts of devices for local volumes
 //	volumestats   the usage and health of the volumes that storage backs
 //	token         the service account tokens in the volumes of a pod
+//	podcertificate the certificates in the volumes of a pod, and the requests for them
 //	localstorage  what a pod keeps on the disks, and the limit that it exceeds
 //	allocation    the resources that are allocated to pods, and that containers were given
 //	probe         one probe of one container

@@ -63,6 +63,7 @@ type fakeNode struct {
 	detectByReads bool
 	podCIDRs      []string // that were sent to the runtime
 	credentials   credentials.Settings
+	gates         map[string]bool // feature gates that are set
 }
 
 func bootNode(manifests map[string]string) *fakeNode {
@@ -91,7 +92,7 @@ func (n *fakeNode) restart() {
 	if n.evictionHard != nil {
 		config.EvictionHard = n.evictionHard
 	}
-	config.AllowedUnsafeSysctls = n.sysctls
+	config.AllowedUnsafeSysctls, config.FeatureGates = n.sysctls, n.gates
 	config.StaticPodURL = n.manifestURL
 	config.PodCIDR = n.podCIDR
 	if n.detectByReads {

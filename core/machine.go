@@ -73,5 +73,10 @@ func (a *Agent) handleClockStep(step *world.ClockStepped, now time.Time) {
 		s.Lease.RenewNow()
 		s.NodeObject.ReportNow()
 		a.enqueueNode()
+		for _, uid := range a.podUIDs {
+			if a.state.Pods[uid].HasCertificates() {
+				a.enqueueKnownPod(uid)
+			}
+		}
 	}
 }

@@ -117,6 +117,7 @@ func (a *Agent) listMetrics() []world.Metric {
 	a.addMemoryQoSMetrics(&m)
 	a.addPluginMetrics(&m)
 	a.addVolumeStats(&m)
+	a.addCertificateMetrics(&m)
 	slices.SortStableFunc(m, func(x, y world.Metric) int { return cmp.Compare(x.Name, y.Name) })
 	return m
 }
@@ -132,6 +133,33 @@ func (a *Agent) addPluginMetrics(m *metricList) {
 	}
 	for _, path := range registered {
 		m.addGauge(name, help, 1, "socket_path", path, "state", "actual_state_of_world")
+	}
+}
+
+// addCertificateMetrics adds the numbers of certificates of pods in each state, while the feature
+// gate PodCertificateRequest is on.
+func (a *Agent) addCertificateMetrics(m *metricList) {
+	if !a.state.Node.PodCertificates {
+		return
+	}
+	type key struct{ signer, state string }
+	counts := map[key]int{}
+	var keys []key
+	for _, uid := range a.podUIDs {
+		p := a.state.Pods[uid]
+		if p.Spec == nil {
+			continue
+		}
+		p.Storage.Certificates.VisitStates(p.Spec, a.effects.Date(), func(signer, state string) {
+			if counts[key{signer, state}]++; counts[key{signer, state}] == 1 {
+				keys = append(keys, key{signer, state})
+			}
+		})
+	}
+	for _, k := range keys {
+		m.addGauge("kubelet_podcertificate_states", "Sources podCertificate of the volumes of pods, by "+
+			"the signer and the state of the certificate.", counts[k], "signer_name", k.signer, "state",
+			k.state)
 	}
 }
 

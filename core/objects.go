@@ -5,6 +5,7 @@ import (
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/podcertificate"
 	"seedlet.dev/world"
 )
 
@@ -27,6 +28,9 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 			return
 		}
 	}
+	if watch.Target == podcertificate.AllRequests && a.enqueueRequester(watch, body) {
+		return
+	}
 	if watch.Target.Resource == world.ResourceSecrets {
 		pod.DecodePullSecret(watch)
 	}
@@ -43,4 +47,24 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 			a.queue.enqueue(key)
 		}
 	}
+}
+
+// enqueueRequester enqueues the pod for which a request for a certificate is that has changed, and
+// reports false if the event is not about one request.
+func (a *Agent) enqueueRequester(watch *objectcache.Watch, body any) bool {
+	var changed *world.Object
+	switch body := body.(type) {
+	case *world.ObjectChanged:
+		changed = &body.Object
+	case *world.ObjectGone:
+		changed = &body.Object
+	default:
+		return false
+	}
+	if request := changed.CertificateRequest; request != nil {
+		if uid := string(request.Spec.PodUID); a.state.Objects.HasUser(watch.Target, uid) {
+			a.enqueueKnownPod(uid)
+		}
+	}
+	return true
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // redactedSnapshot returns the snapshot as it is served, from which no agent can be restored.
-// Everything that may hold a secret is left out: the content of Secrets and ConfigMaps, tokens, the
-// passwords of registries, the manifest URL, which may hold a password, its headers, the values of
-// environment variables, the headers of probes and hooks, secrets and tokens of CSI volumes, the
-// annotations of service accounts that plugins get, and the hashes of passwords, which can be
-// guessed.
+// Everything that may hold a secret is left out: the content of Secrets and ConfigMaps, tokens,
+// private keys, the passwords of registries, the manifest URL, which may hold a password, its
+// headers, the values of environment variables, the headers of probes and hooks, secrets and tokens
+// of CSI volumes, the annotations of service accounts that plugins get, and the hashes of
+// passwords, which can be guessed.
 //
 // The state is encoded once, and the text is copied without its secrets: to decode it and to encode
 // it again would take several times as long, and a step of a node with many pods may not.
@@ -54,6 +54,7 @@ const (
 // secretKinds are the keys of secrets.
 var secretKinds = map[string]valueKind{
 	"token": secretString, "password": secretString, "url": secretString,
+	"privateKey":          secretString,
 	"credentialHash":      secretString,
 	annotationLastApplied: secretString, annotationPreStop: secretString,
 	world.CSITokensKey: secretString,

@@ -15,6 +15,7 @@ func (r *run) schedule() {
 		r.startControllers()
 		r.startAttacher()
 		r.startVolumeControllers()
+		r.startSigners()
 	}
 	for i := range r.plan.Happenings {
 		h := &r.plan.Happenings[i]

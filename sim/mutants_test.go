@@ -3323,6 +3323,65 @@ var mutants = []mutant{
 		new:      "\"KubeletHasNoDiskPressure\", \"kubelet has disk pressure\"",
 		scenario: "disk-full", seeds: "1-300",
 	},
+	{
+		// The volume keeps the first certificate.
+		name:     "a renewed certificate is not written",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "return c.Issued.PrivateKey, c.Issued.Chain, c.Issued.Request, nil",
+		new:      "return c.Issued.PrivateKey, c.Issued.Chain, \"issued\", nil",
+		scenario: "pod-certificates", seeds: "1-50",
+	},
+	{
+		// The first creation has succeeded, and its answer was lost.
+		name:     "a creation of unknown outcome is repeated with another key",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "r.AccountUID = \"\" // the account may be another one, which the server refuses",
+		new:      "c.Request = nil",
+		scenario: "pod-certificates", seeds: "1-100",
+	},
+	{
+		name:     "a certificate is renewed when it has expired",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "env.Effects.Date().Before(c.Issued.RenewAt):",
+		new:      "env.Effects.Date().Before(c.Issued.NotAfter):",
+		scenario: "pod-certificates", seeds: "1-50",
+	},
+	{
+		name:     "a certificate is renewed once a minute",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "env.Effects.Date().Before(c.Issued.RenewAt):",
+		new:      "env.Effects.Date().Before(time.Time{}):",
+		scenario: "pod-certificates", seeds: "1-50",
+	},
+	{
+		name:     "a denied certificate is requested again",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "case c.Op != 0, c.Refusal != nil:",
+		new:      "case c.Op != 0:",
+		scenario: "pod-certificates", seeds: "1-50",
+	},
+	{
+		name:     "a deleted request is awaited for ever",
+		file:     "core/podcertificate/answer.go",
+		old:      "!now.Before(c.lostAt(env)) {",
+		new:      "false {",
+		scenario: "pod-certificates", seeds: "1-200",
+	},
+	{
+		name:     "a private key in an event",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "c.fail(record.Call+\": \"+ev.Err.Message, ev.Time,",
+		new:      "c.fail(record.Call+\": \"+ev.Err.Message+r.PrivateKey, ev.Time,",
+		scenario: "pod-certificates", seeds: "1-100",
+	},
+	{
+		// A change of another request wakes the pod, or nothing does.
+		name:     "the answer to a request wakes no pod",
+		file:     "core/objects.go",
+		old:      "a.state.Objects.HasUser(watch.Target, uid) {",
+		new:      "false && a.state.Objects.HasUser(watch.Target, uid) {",
+		scenario: "pod-certificates", seeds: "1-50",
+	},
 }
 
 // Every edit applies to the source as it is, and the changed source compiles. This check is quick:

@@ -134,6 +134,7 @@ type run struct {
 	controllers controllers
 	attacher    attacher
 	volumes     volumeControllers
+	signers     signers
 	clients     clients
 	anomalies   anomalies
 	anchors     anchors

@@ -23,13 +23,15 @@ spec:
   settle: 5m
   node:
     api: true
-    config: {staticPodURL: "http://me:MARK-url@host/pods?token=MARK-query",
+    config: {featureGates: {PodCertificateRequest: true},
+      staticPodURL: "http://me:MARK-url@host/pods?token=MARK-query",
       staticPodURLHeader: {Authorization: [MARK-urlheader]}}
     credentialPlugins:
     - {name: cloud, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [registry.test],
       defaultCacheDuration: 1m, env: [{name: KEY, value: MARK-pluginenv}], tokenAttributes: {
       serviceAccountTokenAudience: registry, cacheType: Token, requireServiceAccount: true,
       optionalServiceAccountAnnotationKeys: [registry.test/zone]}}
+  signers: [{name: sign.test/a, within: 2s}]
   objects:
   - name: secret
     object: {apiVersion: v1, kind: Secret, metadata: {name: secret, annotations: {
@@ -75,7 +77,9 @@ spec:
         volumes:
         - name: all
           projected: {sources: [{secret: {name: secret}}, {configMap: {name: settings}},
-            {serviceAccountToken: {path: token, expirationSeconds: 600}}]}
+            {serviceAccountToken: {path: token, expirationSeconds: 600}},
+            {podCertificate: {signerName: sign.test/a, keyType: ED25519, maxExpirationSeconds: 3600,
+              credentialBundlePath: tls.pem}}]}
     behaviour:
     - {container: setup, runs: 1s}
     - {container: web, runs: 5s..30s, exitCodes: [1], answers: [{reply: [bad, refused]}]}
@@ -162,7 +166,7 @@ func findSecrets(data []byte, tokens map[string]bool) []string {
 // Logs, events, patches, responses and the state that the agent serves contain no secret.
 func TestNoSecretIsReportedOrServed(t *testing.T) {
 	known := map[string]bool{} // the secrets that the agent's state has contained
-	effects, states := 0, 0
+	effects, states, keys := 0, 0, 0
 	for seed := range uint64(3) {
 		tokens := map[string]bool{}
 		check := func(s Step, source string, body any) {
@@ -180,6 +184,10 @@ func TestNoSecretIsReportedOrServed(t *testing.T) {
 		watch := func(s Step) {
 			if created, ok := s.Event.Body.(*world.TokenCreated); ok {
 				tokens[created.Token] = true
+			}
+			if made, ok := s.Event.Body.(*world.KeyMade); ok { // JSON has no ends of lines
+				keys++
+				tokens[strings.Split(made.PrivateKey, "\n")[1]] = true
 			}
 			for _, eff := range s.Effects {
 				switch eff.Body.(type) {
@@ -221,7 +229,7 @@ func TestNoSecretIsReportedOrServed(t *testing.T) {
 			t.Errorf("the agent never had %s in its state: the test proves nothing about it", word)
 		}
 	}
-	if effects < 500 || states < 100 {
-		t.Errorf("only %d effects and %d states were checked", effects, states)
+	if effects < 500 || states < 100 || keys < 3 {
+		t.Errorf("only %d effects and %d states were checked, %d keys made", effects, states, keys)
 	}
 }

@@ -51,6 +51,9 @@ const (
 	ResourceCSINodes    Resource = "csinodes" // a node has one, with its own name
 	// A node can read single service accounts that its pods use, and can watch none.
 	ResourceServiceAccounts Resource = "serviceaccounts"
+	// ResourcePodCertificateRequests is not served by every API server either. All that a node
+	// watches are those that name it.
+	ResourcePodCertificateRequests Resource = "podcertificaterequests"
 )
 
 // Object is one API object. Exactly one of its fields is set.
@@ -72,6 +75,8 @@ type Object struct {
 	CSINode    *storagev1.CSINode          `json:"csiNode,omitempty"`
 
 	ServiceAccount *v1.ServiceAccount `json:"serviceAccount,omitempty"`
+
+	CertificateRequest *certificatesv1beta1.PodCertificateRequest `json:"certificateRequest,omitempty"`
 }
 
 // Meta returns the resource and the metadata of the object, and zero values if no field is set.
@@ -105,6 +110,8 @@ func (o *Object) Meta() (Resource, metav1.Object) {
 		return ResourceCSINodes, o.CSINode
 	case o.ServiceAccount != nil:
 		return ResourceServiceAccounts, o.ServiceAccount
+	case o.CertificateRequest != nil:
+		return ResourcePodCertificateRequests, o.CertificateRequest
 	}
 	return "", nil
 }

@@ -42,6 +42,7 @@ var jsonBodies = []struct {
 	{&CreateToken{}, PortAPI}, {&TokenCreated{}, ""}, {&RecordEvent{}, PortAPI},
 	{&SetCgroup{}, PortHost}, {&RemoveCgroup{}, PortHost}, {&ListCgroups{}, PortHost},
 	{&CgroupAboveLimit{}, ""},
+	{&MakeKey{}, PortHost}, {&KeyMade{}, ""},
 	{&MeasureNode{}, PortHost}, {&NodeMeasured{}, ""},
 	{&CgroupsListed{}, ""}, {&ReadMachine{}, PortHost}, {&MachineRead{}, ""},
 	{&Boot{}, ""}, {&ClockStepped{}, ""}, {&SystemOOM{}, ""}, {&MemoryAlert{}, ""},

@@ -265,3 +265,18 @@ type ListCgroups struct {
 type CgroupsListed struct {
 	Names []string `json:"names"`
 }
+
+// MakeKey makes a private key, which is kept nowhere but in the completion: KeyMade. A type that is
+// not known is KindInvalid.
+type MakeKey struct {
+	// Type is a keyType of v1.PodCertificateProjection, such as ECDSAP256.
+	Type string `json:"type"`
+}
+
+// KeyMade is the completion of MakeKey.
+type KeyMade struct {
+	PrivateKey string `json:"privateKey"` // secret; PKCS#8 in PEM
+	// Request is a PKCS#10 request in DER that only proves the possession of the key: all its fields
+	// are empty but for the public key.
+	Request []byte `json:"request"`
+}

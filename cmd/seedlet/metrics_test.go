@@ -51,7 +51,9 @@ const countedState = `{
   "plugins": {"sockets": {"/root/plugins_registry/a.sock": {}}},
   "pods": {"u1": {"uid": "u1", "namespace": "default", "name": "web", "stage": "Syncing",
     "spec": {"metadata": {"namespace": "default", "name": "web"},
-      "spec": {"containers": [{"name": "web"}]}}}},
+      "spec": {"containers": [{"name": "web"}], "volumes": [{"name": "tls", "projected": {
+        "sources": [{"podCertificate": {"signerName": "example.com/a"}}]}}]}},
+    "storage": {"certificates": {"certificates": [{"volume": "tls", "source": 0}]}}}},
   "metrics": {
     "pods": {"u1": {"probes": {"web Liveness": {"successful": 1, "failed": 1, "unknown": 1}}}},
     "containersStarted": {"container": 1},
@@ -70,7 +72,7 @@ const countedState = `{
   "images": {"node": {"configHash": "sha256:0", "runs": {"ecr": {}}, "failures": {"ecr": 1}}},
   "volumeStats": {"pods": {"u1": {"namespace": "default",
     "volumes": {"data": {"claim": "data", "latest": {"condition": {"abnormal": true}}}}}}},
-  "node": {"cgroups": {"policy": {"memoryQoS": true}}}
+  "node": {"cgroups": {"policy": {"memoryQoS": true}}, "podCertificates": true}
 }`
 
 // overlay merges one JSON object into another.

@@ -37,6 +37,9 @@ const (
 	TokensMax             = 64
 	TokenRequestsMax      = 4
 	TrustBundlesMax       = 256
+	PodCertificatesMax    = 64
+	CertificateChainMax   = 100 << 10
+	CertificateCallsMax   = 4
 	ReferencesMax         = 256
 	ReferenceBytesMax     = 16 << 20
 	ReferenceKey          = 64 // what a key of an object counts beside its text
@@ -110,6 +113,9 @@ const (
 	Tokens
 	TokenRequests
 	TrustBundles
+	PodCertificates
+	CertificateCalls
+	CertificateChain
 	References
 	SmallPodReferences
 	ReferenceBytes
@@ -228,6 +234,17 @@ var Table = [itemCount]Bound{
 	TrustBundles: {"trust_bundles", TrustBundlesMax,
 		"sources of a pod's volumes that select ClusterTrustBundles", beforeSandbox,
 		"Each is matched against all bundles whenever the volumes are looked at."},
+	PodCertificates: {"pod_certificates", PodCertificatesMax,
+		"sources podCertificate of a pod's volumes", beforeSandbox,
+		"Each has a private key made, and requests of its own. Few pods have more than two."},
+	CertificateCalls: {"certificate_calls_in_flight", CertificateCallsMax,
+		"operations for requests of a pod for certificates",
+		"when a certificate is due: the next operation waits for one of the pod",
+		"All pods share the rate limit of the API server, and the CPUs that keys are made on."},
+	CertificateChain: {"certificate_chain_bytes", CertificateChainMax,
+		"bytes of the chain of a certificate that a signer has issued for a source podCertificate",
+		"when it is issued: the request counts as failed",
+		"The API server takes no longer one. It is in memory twice, and in the volume."},
 	References: {"references", ReferencesMax,
 		"different API objects that a pod refers to: ConfigMaps, Secrets, its RuntimeClass",
 		beforeSandbox, "Each is a watch, of which all pods of a node together have 8192."},

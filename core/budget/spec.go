@@ -70,9 +70,8 @@ func CheckSpec(spec *v1.PodSpec, tokens, references int) error {
 	if err := checkRepeated(spec); err != nil {
 		return err
 	}
-	if bundles := trustBundleCount(spec); bundles > TrustBundlesMax {
-		return TrustBundles.Errorf("the volumes of the pod have %d sources of trust bundles, and those "+
-			"of one pod may have %d", bundles, TrustBundlesMax)
+	if err := checkSources(spec); err != nil {
+		return err
 	}
 	return checkImages(spec, images)
 }
@@ -130,18 +129,30 @@ func ResourceNameBytes(spec *v1.PodSpec) int {
 	return bytes
 }
 
-// trustBundleCount returns how many sources of volumes select trust bundles.
-func trustBundleCount(spec *v1.PodSpec) int {
-	count := 0
+// checkSources returns the bound that the sources of volumes which select trust bundles, or are
+// certificates, exceed by their number, as an error.
+func checkSources(spec *v1.PodSpec) error {
+	bundles, certificates := 0, 0
 	for i := range spec.Volumes {
 		projected := spec.Volumes[i].Projected
 		for k := 0; projected != nil && k < len(projected.Sources); k++ {
-			if projected.Sources[k].ClusterTrustBundle != nil {
-				count++
+			switch source := &projected.Sources[k]; {
+			case source.ClusterTrustBundle != nil:
+				bundles++
+			case source.PodCertificate != nil:
+				certificates++
 			}
 		}
 	}
-	return count
+	switch {
+	case bundles > TrustBundlesMax:
+		return TrustBundles.Errorf("the volumes of the pod have %d sources of trust bundles, and those "+
+			"of one pod may have %d", bundles, TrustBundlesMax)
+	case certificates > PodCertificatesMax:
+		return PodCertificates.Errorf("the volumes of the pod have %d sources podCertificate, and those "+
+			"of one pod may have %d", certificates, PodCertificatesMax)
+	}
+	return nil
 }
 
 // checkImages returns the first bound that a pod exceeds by its so many images, as an error.

@@ -41,9 +41,9 @@ var gatesInEffect = []string{gateAllAlpha, gateAllBeta, "ComponentFlagz", "Compo
 	"ContainerCheckpoint", "EventedPLEG", gateLoggingAlpha, "LoggingBetaOptions",
 	"PodLogsQuerySplitStreams", "RotateKubeletServerCertificate", gateDeclaredFeatures,
 	gateCrashLoopMax, gateEnsureSecretPulled, gateEnvFiles, gateExtendWebSockets, gateInitResize,
-	gateMemoryQoS, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod, gateRestartAllContainers,
-	gateShutdown, gateShutdownByPriority, gateTokensForPlugins, gateVolumeHealth,
-	gateSELinuxMount}
+	gateMemoryQoS, gatePodCertificates, gatePodLevelResize, gateQOSReserved, gateQuotaPeriod,
+	gateRestartAllContainers, gateShutdown, gateShutdownByPriority, gateTokensForPlugins,
+	gateVolumeHealth, gateSELinuxMount}
 
 // findGate returns the gate with a name; nil if a kubelet does not know it.
 func findGate(name string) *gateSpec {
@@ -163,11 +163,12 @@ const FeaturePodLevelResize = "InPlacePodLevelResourcesVerticalScaling"
 
 // Feature gates that are off by default in v1.36.
 const (
-	gateLoggingAlpha = "LoggingAlphaOptions"
-	gateMemoryQoS    = "MemoryQoS"       // KEP-2570
-	gateVolumeHealth = "CSIVolumeHealth" // KEP-1432
-	gateQOSReserved  = "QOSReserved"     // kubernetes/enhancements#5
-	gateSELinuxMount = "SELinuxMount"    // KEP-1710
+	gateLoggingAlpha    = "LoggingAlphaOptions"
+	gateMemoryQoS       = "MemoryQoS"             // KEP-2570
+	gateVolumeHealth    = "CSIVolumeHealth"       // KEP-1432
+	gateQOSReserved     = "QOSReserved"           // kubernetes/enhancements#5
+	gatePodCertificates = "PodCertificateRequest" // KEP-4317
+	gateSELinuxMount    = "SELinuxMount"          // KEP-1710
 )
 
 // GracefulShutdownEnabled reports whether a shutdown of the machine is delayed until pods have
@@ -200,6 +201,10 @@ func VolumeHealthEnabled(c *configuration) bool { return isGateOn(c, gateVolumeH
 // SELinuxMountEnabled reports whether volumes of all access modes are mounted with the SELinux
 // label of their pod (KEP-1710).
 func SELinuxMountEnabled(c *configuration) bool { return isGateOn(c, gateSELinuxMount) }
+
+// PodCertificatesEnabled reports whether certificates are requested for the volumes of pods
+// (KEP-4317).
+func PodCertificatesEnabled(c *configuration) bool { return isGateOn(c, gatePodCertificates) }
 
 // ReservedMemoryPercent returns the percentage in qosReserved of memory; zero without the feature
 // gate QOSReserved.

@@ -92,7 +92,8 @@ func TestVolumeIsMountedWithLabel(t *testing.T) {
 		t.Errorf("after a restart: %+v", got)
 	}
 	n.expect("info")
-	if v := n.node.Volumes[UniqueName(driverName, "h1")]; v.Staging.Label == "" || !v.Staging.DataWritten {
+	v := n.node.Volumes[UniqueName(driverName, "h1")]
+	if v.Staging.Label == "" || !v.Staging.DataWritten {
 		t.Errorf("after a restart: %+v", v)
 	}
 }
@@ -365,7 +366,8 @@ func TestLabelWaitsForSecret(t *testing.T) {
 // A pod that needs another label after its publication has failed has the volume staged again.
 func TestLabelChangesBeforePublication(t *testing.T) {
 	n := newLabeling(t)
-	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInvalid, "PublishVolume", "no"), 1, false}
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInvalid, "PublishVolume", "no"), 1,
+		false}
 	n.need(labeled("a", level("s0:c1,c2")))
 	n.calls = nil
 	n.setLabeling(false).wait(time.Second)

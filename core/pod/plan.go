@@ -33,8 +33,11 @@ type Node struct {
 	NoStorageLimits bool `json:"noStorageLimits,omitempty"`
 	// RestartAllContainers reports that an exit may restart all containers of a pod, by a rule
 	// (KEP-5532).
-	RestartAllContainers bool          `json:"restartAllContainers"`
-	IDs                  userns.Layout `json:"ids"` // of pods with a user namespace of their own
+	RestartAllContainers bool `json:"restartAllContainers"`
+	// PodCertificates reports that certificates are requested for volumes (feature gate
+	// PodCertificateRequest).
+	PodCertificates bool          `json:"podCertificates,omitempty"`
+	IDs             userns.Layout `json:"ids"` // of pods with a user namespace of their own
 
 	Wall timer.WallClock `json:"wall"` // the dates of the agent's times
 }
@@ -305,7 +308,7 @@ func (p *Pod) replaceSandbox(env *Env, w *wakeTimer) {
 		Config:         p.newSandboxConfig(attempt, nil, env),
 		RuntimeHandler: handler,
 	})
-	p.renewTokens(env, w) // token requests run side by side with the creation of the sandbox
+	p.renewCredentials(env, w) // requests run side by side with the creation of the sandbox
 }
 
 // noteNameConflict records whether the pod waits for another pod of its full name, and logs that

@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/criconfig"
+	"seedlet.dev/core/podcertificate"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -153,6 +154,9 @@ func (p *Pod) watchReferences(env *Env) {
 	if needed {
 		env.Effects.CountWork(WorkOfSpec(p.Spec))
 		objects = append(references(p.Spec), criconfig.AllServices)
+		if p.needsCertificates(env) {
+			objects = append(objects, podcertificate.AllRequests)
+		}
 		if p.checkBudget(objects, env) {
 			return
 		}

@@ -72,7 +72,7 @@ func inVolume(v *v1.Volume) string {
 	switch {
 	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil,
 		v.PersistentVolumeClaim != nil, v.Ephemeral != nil, v.NFS != nil, v.CSI != nil,
-		v.DownwardAPI != nil:
+		v.DownwardAPI != nil, v.Projected != nil:
 		return ""
 	case v.AWSElasticBlockStore != nil, v.GCEPersistentDisk != nil, v.AzureDisk != nil,
 		v.AzureFile != nil, v.Cinder != nil, v.VsphereVolume != nil, v.PortworxVolume != nil:
@@ -81,13 +81,6 @@ func inVolume(v *v1.Volume) string {
 		v.ScaleIO != nil, v.StorageOS != nil, v.PhotonPersistentDisk != nil, v.FlexVolume != nil,
 		v.GitRepo != nil:
 		return "" // the set-up fails as the kubelet's does, which has no plugin for them either
-	case v.Projected == nil:
-		return " (" + v.Name + ")"
 	}
-	for i, source := range v.Projected.Sources {
-		if source.PodCertificate != nil {
-			return fmt.Sprintf(".projected.sources[%d]", i)
-		}
-	}
-	return ""
+	return " (" + v.Name + ")"
 }

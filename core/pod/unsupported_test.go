@@ -84,8 +84,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 			Sources: []v1.VolumeProjection{secret, bundle}}}, ""},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
-			Sources: []v1.VolumeProjection{secret, certificate}}},
-			"spec.volumes[0].projected.sources[1]"},
+			Sources: []v1.VolumeProjection{secret, certificate}}}, ""},
 		{v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{Items: storage}}, ""},
 	} {
 		pod := spec(v1.RestartPolicyAlways, "", "web")

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/podcertificate"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -50,12 +52,12 @@ func (p *Pod) refreshVolumes(env *Env, w *wakeTimer) {
 		!p.Storage.Volumes.Ready(&p.Spec.Spec) {
 		return
 	}
-	p.renewTokens(env, w)
+	p.renewCredentials(env, w)
 	p.issueVolumeOperation(p.volumeView(env), env, w)
 }
 
-// renewTokens requests the tokens that the volumes need.
-func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
+// renewCredentials requests the tokens and certificates that the volumes need.
+func (p *Pod) renewCredentials(env *Env, w *wakeTimer) {
 	if env.Objects == nil {
 		return
 	}
@@ -63,6 +65,26 @@ func (p *Pod) renewTokens(env *Env, w *wakeTimer) {
 		return hashedDelay(env.Node.Seed, p.UID+name, int32(most/time.Second))
 	}
 	w.waitUntil(p.Storage.Tokens.Plan(p.Spec, p.Key(), subjectToken, jitter, env.Effects))
+	if !p.needsCertificates(env) {
+		return
+	}
+	var nodeUID types.UID
+	if node, _ := nodeObject(env); node != nil {
+		nodeUID = node.UID
+	}
+	w.waitUntil(p.Storage.Certificates.Plan(&podcertificate.Env{Pod: p.Spec,
+		NodeName: env.Node.Name, NodeUID: nodeUID,
+		Requests: env.Objects.Watch(podcertificate.AllRequests), Owner: p.Key(),
+		Subject: subjectCertificate, Jitter: jitter, Effects: env.Effects,
+		RecordWarning: func(reason, message string) {
+			p.recordEvent(env, "", warning, reason, "%s", message)
+		}}))
+}
+
+// needsCertificates reports whether the pod has certificates requested: never while the feature
+// gate is off.
+func (p *Pod) needsCertificates(env *Env) bool {
+	return env.Node.PodCertificates && env.Objects != nil && podcertificate.IsNeeded(p.Spec)
 }
 
 func (p *Pod) volumeView(env *Env) *volume.Pod {
@@ -83,6 +105,9 @@ func (p *Pod) volumeView(env *Env) *volume.Pod {
 	}
 	if env.Objects != nil {
 		view.Token = p.tokenContent
+	}
+	if p.needsCertificates(env) {
+		view.Certificate = p.Storage.Certificates.Find
 	}
 	return view
 }
@@ -115,5 +140,17 @@ func (p *Pod) handleTokenCompletion(id world.OpID, r op.Record, ev world.Event, 
 	if ev.Err != nil {
 		env.Effects.Log(world.LevelWarning, "token request failed", "pod", p.FullName(), "err",
 			ev.Err.Error())
+	}
+}
+
+// HasCertificates reports whether the pod has had certificates requested. Their ages are dates.
+func (p *Pod) HasCertificates() bool { return len(p.Storage.Certificates.Certificates) > 0 }
+
+// handleCertificateCompletion handles the completion of an operation for a certificate.
+func (p *Pod) handleCertificateCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) {
+	p.Storage.Certificates.HandleCompletion(id, r, ev)
+	if ev.Err != nil && !ev.Err.Has(world.KindExists) {
+		env.Effects.Log(world.LevelWarning, "the request for a certificate failed", "pod",
+			p.FullName(), "call", r.Call, "err", ev.Err.Error())
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/localstorage"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/podcertificate"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -36,9 +37,10 @@ type Storage struct {
 	Binds   []string           `json:"binds,omitempty"` // mounted subpaths, as bindKeys
 	// HostsChecksum is that of the /etc/hosts that was written.
 	HostsChecksum string `json:"hostsChecksum,omitempty"`
-	// Tokens are the service account tokens in volumes.
-	Tokens          token.Set `json:"tokens"`
-	ReportedFailure string    `json:"reportedFailure,omitempty"` // the failure of the last event
+	// Tokens are the service account tokens in volumes, Certificates those of the pod.
+	Tokens          token.Set          `json:"tokens"`
+	Certificates    podcertificate.Set `json:"certificates,omitzero"`
+	ReportedFailure string             `json:"reportedFailure,omitempty"` // that of the last event
 	// Group is about the last operation that gives a volume to the group of the pod.
 	Group csi.GroupWatch `json:"group,omitzero"`
 	// Preparing is the subpath or the /etc/hosts that the pod's operation Op creates. The spec may
@@ -60,6 +62,8 @@ const (
 	subjectRelease = storageSubject + "release/" // followed by the step
 	subjectMeasure = storageSubject + "measure/" // followed by the item
 	subjectToken   = storageSubject + "token/"
+
+	subjectCertificate = storageSubject + "certificate/"
 )
 
 // reset drops the facts about files that were created for an earlier sandbox, because they may have
@@ -85,7 +89,7 @@ func (p *Pod) syncVolumes(env *Env, w *wakeTimer) bool {
 	if len(p.Spec.Spec.Volumes) == 0 {
 		return true
 	}
-	p.renewTokens(env, w)
+	p.renewCredentials(env, w)
 	if p.Op != 0 {
 		return false
 	}
@@ -378,6 +382,9 @@ func (p *Pod) handleStorageCompletion(id world.OpID, r op.Record, ev world.Event
 	switch {
 	case kind == "token":
 		p.handleTokenCompletion(id, r, ev, env)
+		return true
+	case kind == "certificate":
+		p.handleCertificateCompletion(id, r, ev, env)
 		return true
 	case kind == "measure":
 		if p.Storage.Usage.Op == id {

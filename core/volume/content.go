@@ -16,9 +16,10 @@ import (
 )
 
 // Volumes whose content the agent writes: from ConfigMaps, Secrets, service account tokens, trust
-// bundles and fields of the pod. A volume is written again when the version of a source changes.
-// Until all sources are available the written content stays: the deletion of an object, an
-// unavailable server, and a token that cannot be renewed remove nothing (kubernetes issue 139045).
+// bundles, certificates of the pod and fields of it. A volume is written again when the version of
+// a source changes. Until all sources are available the written content stays: the deletion of an
+// object, an unavailable server, and a token or certificate that cannot be renewed remove nothing
+// (kubernetes issue 139045).
 
 const (
 	modeDefault    = 0o644
@@ -77,6 +78,8 @@ func (p *Pod) contentVersion(v *v1.Volume) (version string, known bool) {
 			known = p.lookupToken(s.ServiceAccountToken).appendVersion(&b)
 		case s.ClusterTrustBundle != nil:
 			known = p.trustBundles(s.ClusterTrustBundle).appendVersion(&b)
+		case s.PodCertificate != nil:
+			known = p.lookupCertificate(v.Name, i).appendVersion(&b)
 		default:
 			known = true
 		}
@@ -94,6 +97,8 @@ type sourceContent struct {
 	absent  bool // the source is known not to exist
 	token   string
 	bundles []string // of trust anchors
+	key     string   // the private key of a certificate
+	chain   string   // its chain
 	err     error    // why the source is not available
 }
 
@@ -131,6 +136,14 @@ func (p *Pod) lookupToken(s *v1.ServiceAccountTokenProjection) sourceContent {
 	return sourceContent{token: value, version: version, err: err}
 }
 
+func (p *Pod) lookupCertificate(volume string, index int) sourceContent {
+	if p.Certificate == nil { // the words of a kubelet without the feature gate
+		return sourceContent{err: errors.New("unimplemented")}
+	}
+	key, chain, version, err := p.Certificate(volume, index)
+	return sourceContent{key: key, chain: chain, version: version, err: err}
+}
+
 // contentOf returns the files of a volume, without a copy of any value. The error has the problems
 // of all its sources.
 func (p *Pod) contentOf(v *v1.Volume) (*content, error) {
@@ -148,7 +161,7 @@ func (p *Pod) contentOf(v *v1.Volume) (*content, error) {
 	var problems []string
 	said := 0 // bytes: a message is cut there, and thousands of sources can lack the same object
 	for i := 0; i < len(all) && w.isWithinBounds() && said <= budget.MessageMax; i++ {
-		if err := w.addSource(&all[i]); err != nil {
+		if err := w.addSource(v.Name, i, &all[i]); err != nil {
 			problems = append(problems, err.Error())
 			said += len(problems[len(problems)-1])
 		}
@@ -221,6 +234,8 @@ func (p *Pod) countFiles(all []v1.VolumeProjection) int {
 			count(world.ResourceSecrets, s.Secret.Name, len(s.Secret.Items))
 		case s.DownwardAPI != nil:
 			added += len(s.DownwardAPI.Items)
+		case s.PodCertificate != nil:
+			added += 3 // at most
 		default:
 			added++
 		}
@@ -253,8 +268,8 @@ type contentBuilder struct {
 // isWithinBounds reports whether the files exceed no bound so far.
 func (w *contentBuilder) isWithinBounds() bool { return w.size <= budget.ContentMax }
 
-// addSource adds the files of a source, until they exceed a bound.
-func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
+// addSource adds the files of a source, the index-th of a volume, until they exceed a bound.
+func (w *contentBuilder) addSource(volume string, index int, s *v1.VolumeProjection) error {
 	switch {
 	case s.ConfigMap != nil:
 		content := w.pod.lookupObject(world.ResourceConfigMaps, s.ConfigMap.Name)
@@ -276,6 +291,10 @@ func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
 		w.addRestrictedFile(s.ClusterTrustBundle.Path,
 			w.pod.trustAnchorsOf(content))
 		return content.err
+	case s.PodCertificate != nil:
+		content := w.pod.lookupCertificate(volume, index)
+		w.addCertificate(s.PodCertificate, content)
+		return content.err
 	case s.DownwardAPI != nil:
 		for i := 0; i < len(s.DownwardAPI.Items) && w.isWithinBounds(); i++ {
 			item := &s.DownwardAPI.Items[i]
@@ -289,8 +308,23 @@ func (w *contentBuilder) addSource(s *v1.VolumeProjection) error {
 	return nil
 }
 
-// addRestrictedFile adds a file with a token or trust anchors. If all containers run as one user,
-// the file belongs to that user. With a user or an fsGroup, only these can read it (KEP-1205).
+// addCertificate adds the files of a certificate: the key with the chain, the key, and the chain,
+// as far as they have a path.
+func (w *contentBuilder) addCertificate(s *v1.PodCertificateProjection, content sourceContent) {
+	if s.CredentialBundlePath != "" {
+		w.addRestrictedFile(s.CredentialBundlePath, content.key+content.chain)
+	}
+	if s.KeyPath != "" {
+		w.addRestrictedFile(s.KeyPath, content.key)
+	}
+	if s.CertificateChainPath != "" {
+		w.addRestrictedFile(s.CertificateChainPath, content.chain)
+	}
+}
+
+// addRestrictedFile adds a file with a token, trust anchors or a certificate. If all containers run
+// as one user, the file belongs to that user. With a user or an fsGroup, only these can read it
+// (KEP-1205).
 func (w *contentBuilder) addRestrictedFile(at, text string) {
 	mode := w.mode
 	if w.user != nil || fsGroup(w.pod.Spec) != nil {

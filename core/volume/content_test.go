@@ -211,6 +211,79 @@ func TestTokenOwner(t *testing.T) {
 	}
 }
 
+// A certificate is up to three files: the key with the chain, the key, and the chain. Like a token
+// they belong to the user of the pod.
+func TestCertificateFiles(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		user *int64
+		want string // the mode of each file
+	}{
+		{"no user", nil, "644"}, {"a user", new(int64), "600"},
+	} {
+		pod := newPod(projected(
+			v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{
+				CredentialBundlePath: "all.pem"}},
+			v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{KeyPath: "k/key.pem",
+				CertificateChainPath: "chain.pem"}}))
+		pod.Spec.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: c.user}
+		pod.Certificate = func(volume string, source int) (key, chain, version string, err error) {
+			n := fmt.Sprint(volume, source)
+			return "K" + n, "C" + n, n, nil
+		}
+		done := runSteps(&Set{}, pod, "")
+		got := map[string]string{}
+		for _, f := range done[len(done)-1].(*world.WriteDir).Files {
+			got[f.Path] = f.Text + string(f.Data)
+			if octal(f.Mode) != c.want || (f.UID == nil) != (c.user == nil) {
+				t.Errorf("%s: %s has the mode %s and the user %v", c.name, f.Path, octal(f.Mode), f.UID)
+			}
+		}
+		want := map[string]string{"all.pem": "Kv0Cv0", "k/key.pem": "Kv1", "chain.pem": "Cv1"}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", c.name, d)
+		}
+	}
+}
+
+// A volume with a certificate waits until it is issued, or says why it is not, and is written again
+// when it is renewed.
+func TestCertificateOfVolume(t *testing.T) {
+	pod := newPod(projected(v1.VolumeProjection{PodCertificate: &v1.PodCertificateProjection{
+		CredentialBundlePath: "all.pem"}}))
+	var s Set
+	if runSteps(&s, pod, ""); s.AnyProblem() != `MountVolume.SetUp failed for volume "v" : `+
+		`unimplemented` {
+		t.Errorf("without the feature gate: %q", s.AnyProblem())
+	}
+	key, version, failure := "", "", error(nil)
+	pod.Certificate = func(string, int) (string, string, string, error) {
+		return key, "C", version, failure
+	}
+	s = Set{}
+	if done := runSteps(&s, pod, ""); len(done) > 0 || s.AnyProblem() != "" {
+		t.Errorf("not known: %v, %q", done, s.AnyProblem())
+	}
+	failure = errors.New("credential bundle is not issued yet")
+	if done := runSteps(&s, pod, ""); len(done) > 0 || s.AnyProblem() == "" {
+		t.Errorf("not issued: %v, %q", done, s.AnyProblem())
+	}
+	key, version, failure = "one", "1", nil
+	first := runSteps(&s, pod, "")
+	key, version = "two", "2"
+	second := runSteps(&s, pod, "")
+	for i, done := range [][]any{first, second} {
+		written := done[len(done)-1].(*world.WriteDir).Files[0]
+		if want := []string{"oneC", "twoC"}[i]; written.Text+string(written.Data) != want {
+			t.Errorf("written %s, not %s", written.Text, want)
+		}
+	}
+	failure, version = errors.New("PodCertificateRequest was permanently denied"), ""
+	if done := runSteps(&s, pod, ""); len(done) > 0 || !s.IsReady(0, "v") {
+		t.Errorf("denied: %v, ready %v", done, s.IsReady(0, "v"))
+	}
+}
+
 // A projected volume is written at once, and only when all its sources are available.
 func TestProjectedVolume(t *testing.T) {
 	pod, s := podWithAllSources(), &Set{}

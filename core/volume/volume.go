@@ -87,6 +87,9 @@ type Pod struct {
 	// Token returns a token of the pod's service account, and its version. Without a version or an
 	// error the request is in flight.
 	Token func(*v1.ServiceAccountTokenProjection) (value, version string, err error)
+	// Certificate returns the private key and the chain of a source podCertificate, and a version of
+	// both. Without a version or an error the first request is being made.
+	Certificate func(volume string, source int) (key, chain, version string, err error)
 	// Shared declares that the pod uses a volume of a CSI driver, and returns how far that is.
 	Shared func(csi.Use) Shared
 	// UseDevice declares that the device of a local volume is about to be bound for the pod; nil to

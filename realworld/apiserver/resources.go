@@ -67,6 +67,9 @@ var resources = map[world.Resource]resourceInfo{
 	world.ResourceServiceAccounts: {v1.SchemeGroupVersion, true,
 		func() runtime.Object { return &v1.ServiceAccount{} },
 		func() runtime.Object { return &v1.ServiceAccountList{} }},
+	world.ResourcePodCertificateRequests: {certificatesv1beta1.SchemeGroupVersion, true,
+		func() runtime.Object { return &certificatesv1beta1.PodCertificateRequest{} },
+		func() runtime.Object { return &certificatesv1beta1.PodCertificateRequestList{} }},
 }
 
 // objectOf returns an object of the API as the core knows it. It takes ownership of the object.
@@ -101,6 +104,8 @@ func objectOf(o runtime.Object) (world.Object, error) {
 		object.CSINode = o
 	case *v1.ServiceAccount:
 		object.ServiceAccount = o
+	case *certificatesv1beta1.PodCertificateRequest:
+		object.CertificateRequest = o
 	default:
 		return world.Object{}, fmt.Errorf("the server has sent a %T", o)
 	}

@@ -92,7 +92,8 @@ func (p *Port) watchBackoff() wait.Backoff {
 // request returns a request for the watched objects.
 func (w *watch) request(opts *metav1.ListOptions) *rest.Request {
 	var terms []fields.Selector
-	if w.spec.Resource == world.ResourcePods {
+	switch w.spec.Resource {
+	case world.ResourcePods, world.ResourcePodCertificateRequests:
 		terms = append(terms, fields.OneTermEqualSelector("spec.nodeName", w.node))
 	}
 	if w.spec.Name != "" { // a node may read no others, so a list must have the selector too

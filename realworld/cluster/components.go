@@ -88,9 +88,11 @@ func (c *Cluster) newAPIServer() *cleanup.Daemon {
 		"--enable-aggregator-routing", // to endpoints: there is no kube-proxy for service addresses
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		// Trust bundles are beta, and off by default.
-		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true",
-		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
+		// Trust bundles and certificates of pods are beta, and off by default.
+		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true,"+
+			"certificates.k8s.io/v1beta1/podcertificaterequests=true",
+		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,"+
+			"PodCertificateRequest=true",
 		"--enable-bootstrap-token-auth",
 		"--allow-privileged",
 		"--service-cluster-ip-range="+serviceRange.String(),

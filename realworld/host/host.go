@@ -1,6 +1,7 @@
 // Package host is the host port: it reads the facts about the machine for the agent's first event
-// (boot.go), creates, limits, lists and removes cgroups, delays shutdowns (shutdown.go), and
-// measures the machine (pressure.go), of whose memory the kernel reports shortages (alert.go).
+// (boot.go), creates, limits, lists and removes cgroups, delays shutdowns (shutdown.go),
+// makes private keys (key.go), and measures the machine (pressure.go), of whose memory the kernel
+// reports shortages (alert.go).
 //
 // Cgroups are directories and files here, below one root. That is less code than an adapter of
 // github.com/opencontainers/cgroups, which caches its findings about /sys/fs/cgroup and its
@@ -46,6 +47,7 @@ type Port struct {
 	shutdowns  shutdownWatch
 	alerts     memoryAlerts
 	addresses  addressCache
+	keys       keyMaker
 }
 
 // New returns a port. Each operation looks up the cgroup hierarchies again.
@@ -55,7 +57,8 @@ func New(opts Options) *Port {
 	}
 	opts.Root = cmp.Or(opts.Root, "/")
 	p := &Port{opts: opts, dial: dialSystemd, onCreate: func(string) {},
-		operations: inflight.New(opts.Clock, opts.Deliver), addresses: addressCache{find: addresses}}
+		operations: inflight.New(opts.Clock, opts.Deliver), addresses: addressCache{find: addresses},
+		keys: newKeyMaker()}
 	p.shutdowns.address, p.shutdowns.root = systemBusAddress(), opts.Root
 	p.shutdowns.deliver = func(body any) {
 		opts.Deliver(world.Event{Time: opts.Clock.Now(), Body: body})
@@ -92,6 +95,8 @@ func (p *Port) execute(ctx context.Context, request any) (any, error) {
 		return p.readMachine(ctx, m)
 	case *world.MeasureNode:
 		return p.measureNode(m)
+	case *world.MakeKey:
+		return p.keys.makeKey(ctx, m)
 	case *world.DelayShutdown:
 		return p.shutdowns.delay(ctx, m)
 	case *world.PermitShutdown:

@@ -28,6 +28,9 @@ func (s *Server) authorize(body any) *world.Error {
 		if m.Object.Pod != nil {
 			_, err = s.find(body, key{world.ResourceNodes, "", s.opts.Node})
 		}
+		if m.Object.CertificateRequest != nil {
+			err = s.certificateDenial(m)
+		}
 	case *world.CreateToken:
 		_, err = s.find(body, key{world.ResourcePods, m.Namespace, m.Spec.BoundObjectRef.Name})
 	}
@@ -59,10 +62,10 @@ func (s *Server) denialReason(body any) string {
 }
 
 // watchDenialReason returns why the node may not start a watch. A node may always watch the pods
-// that are bound to it.
+// that are bound to it, and the requests for certificates that name it.
 func (s *Server) watchDenialReason(w *world.WatchTarget) string {
 	switch w.Resource {
-	case world.ResourcePods:
+	case world.ResourcePods, world.ResourcePodCertificateRequests:
 		return ""
 	case world.ResourceClaims, world.ResourceVolumes, world.ResourceAttachments,
 		world.ResourceCSINodes, world.ResourceServiceAccounts:
@@ -90,6 +93,11 @@ func (s *Server) readDenialReason(w *world.WatchTarget) string {
 			return ""
 		}
 		return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, w.Name)
+	case world.ResourcePodCertificateRequests:
+		if o := s.Object(w.Resource, w.Namespace, w.Name); o.CertificateRequest != nil &&
+			string(o.CertificateRequest.Spec.NodeName) == node {
+			return ""
+		}
 	case world.ResourceLeases:
 		return s.leaseDenialReason(w.Namespace, w.Name)
 	case world.ResourceConfigMaps, world.ResourceSecrets:
@@ -164,6 +172,8 @@ func (s *Server) createDenialReason(o *world.Object) string {
 		return s.leaseDenialReason(o.Lease.Namespace, o.Lease.Name)
 	case o.CSINode != nil:
 		return s.csiNodeDenialReason(o.CSINode.Name)
+	case o.CertificateRequest != nil:
+		return "" // see authorize
 	}
 	return fmt.Sprintf(noRelationship, s.opts.Node)
 }

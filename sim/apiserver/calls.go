@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -258,6 +259,8 @@ func prepareToCreate(o *world.Object) {
 		o.Volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending}
 	case o.Attachment != nil:
 		o.Attachment.Status = storagev1.VolumeAttachmentStatus{}
+	case o.CertificateRequest != nil:
+		o.CertificateRequest.Status = certificatesv1beta1.PodCertificateRequestStatus{}
 	case o.CSIDriver != nil:
 		setCSIDriverDefaults(&o.CSIDriver.Spec)
 	case o.Secret != nil:
@@ -297,6 +300,8 @@ func prepareToReplace(o, old *world.Object) {
 		o.Volume.Status = old.Volume.Status
 	case o.Attachment != nil:
 		o.Attachment.Status = old.Attachment.Status
+	case o.CertificateRequest != nil:
+		o.CertificateRequest.Status = old.CertificateRequest.Status
 	case o.Secret != nil:
 		mergeStringData(o.Secret)
 	}
@@ -317,5 +322,7 @@ func prepareStatus(o, old *world.Object) {
 		o.Volume.Spec = old.Volume.Spec
 	case o.Attachment != nil:
 		o.Attachment.Spec = old.Attachment.Spec
+	case o.CertificateRequest != nil:
+		o.CertificateRequest.Spec = old.CertificateRequest.Spec
 	}
 }

@@ -28,6 +28,8 @@ func validateCreate(o *world.Object) string {
 		return validateLease(o)
 	case o.TrustBundle != nil:
 		return validateTrustBundle(o.TrustBundle)
+	case o.CertificateRequest != nil:
+		return validateCertificateRequest(o.CertificateRequest)
 	case o.CSINode != nil:
 		return validateCSINode(o.CSINode)
 	}
@@ -75,6 +77,12 @@ func validateUpdate(o, old *world.Object, status bool) string {
 		return validateTrustBundle(o.TrustBundle)
 	case o.CSINode != nil:
 		return validateCSINodeUpdate(o.CSINode, old.CSINode)
+	case o.CertificateRequest != nil && status:
+		return validateCertificateAnswer(o.CertificateRequest, old.CertificateRequest)
+	case o.CertificateRequest != nil:
+		if !equality.Semantic.DeepEqual(o.CertificateRequest.Spec, old.CertificateRequest.Spec) {
+			return "spec: Invalid value: field is immutable"
+		}
 	case o.Attachment != nil:
 		if !equality.Semantic.DeepEqual(o.Attachment.Spec, old.Attachment.Spec) {
 			return "spec: Invalid value: field is immutable"

@@ -132,6 +132,9 @@ func (s *Server) isWatched(w *watcher, o *world.Object) bool {
 		w.target.Name != "" && meta.GetName() != w.target.Name {
 		return false
 	}
+	if r := o.CertificateRequest; r != nil {
+		return string(r.Spec.NodeName) == s.opts.Node
+	}
 	return o.Pod == nil || o.Pod.Spec.NodeName == s.opts.Node
 }
 

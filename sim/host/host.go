@@ -117,6 +117,8 @@ func (h *Host) serve(call *wire.Call) {
 			read := h.opts.Machine()
 			read.NameUnknown = m.Name == ""
 			call.Reply(&read)
+		case *world.MakeKey:
+			h.makeKey(call, m)
 		case *world.DelayShutdown:
 			h.delay(call, m)
 		case *world.PermitShutdown:

@@ -56,7 +56,7 @@
 //	pod_*.go       a pod on the node: admission, preemption, eviction, active-deadline, pod-cost,
 //	               terminal-phase, full-name, uid-reuse, set-aside, cgroups, tiers, user-namespaces,
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
-//	               resize-admission, resize-records
+//	               resize-admission, resize-records, pod-certificates (with model_certificates.go)
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
 //	               volume-read-only, ephemeral-claims; devices of block volumes: devices
 //	csi_*.go       volumes of CSI drivers, with model_csi.go: csi-volumes, csi-data, csi-order,

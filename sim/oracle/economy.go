@@ -215,7 +215,8 @@ func (s *Set) Called(now time.Time, request any) {
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
 	case call == "GetObject" && m.mayRepeatPublication(now, request):
 	case slices.ContainsFunc(pods, (*pod).hasWork),
-		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request):
+		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request),
+		m.isForCertificate(request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)

@@ -59,6 +59,7 @@ type model struct {
 	objectHistory   objectHistory // of the objects that volumes and variables are made of
 	events          recordedEvents
 	identities      identities
+	certificates    certificateModel
 
 	sandboxesListedAt, containersListedAt time.Time // when a complete list last reached the agent
 
@@ -127,6 +128,7 @@ func (m *model) apply(f *truth.Fact) {
 	m.plugins.apply(f)
 	m.csi.apply(f)
 	m.volumes.apply(f)
+	m.certificates.apply(f)
 	m.applyUnmounted(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:

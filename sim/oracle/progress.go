@@ -208,7 +208,7 @@ func (p *pod) sandboxProblem(now time.Time) string {
 	if problem := p.ephemeralProblem(); problem != "" {
 		return problem
 	}
-	if p.lacksVolume(now) {
+	if p.lacksVolume(now) || p.lacksCertificate() {
 		return "" // its containers wait for it
 	}
 	return p.containersProblem(newest, now)

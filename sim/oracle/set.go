@@ -181,7 +181,7 @@ func oracles() []oracle {
 		&activeDeadline{}, &needlessStop{}, &readiness{}, &podDirectories{}, &podVolumes{},
 		&volumeClaims{},
 		&volumeContent{}, &volumeStaleness{}, &volumeReadOnly{}, &environment{}, &images{},
-		&imageAccess{}, &imageIntents{},
+		&imageAccess{}, &imageIntents{}, &podCertificates{},
 		&imageGC{}, &containerGC{},
 		&reclaim{},
 		&containerConfig{}, &sandboxConfig{}, &sandboxRate{}, &logs{}, &terminationMessage{},

@@ -167,7 +167,7 @@ var faultableCalls = func() []string {
 		"BindMount", "MountDevice", "MountNFS", "ListMounts",
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
 		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice",
-		"GetCredentials", "ReadDockerConfig")
+		"GetCredentials", "ReadDockerConfig", "MakeKey")
 }()
 
 // Calls returns the calls of the agent that have a response.

@@ -50,6 +50,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.plan.Spec.Growths = s.Spec.Growths.draw(g.stream("growths"))
 	g.plan.Spec.AttachedMost = s.Spec.AttachedMost.draw(g.stream("attached most"))
 	g.plan.Spec.BindsWithin = Duration(s.Spec.BindsWithin.draw(g.stream("binds within")))
+	g.plan.Spec.Signers = s.Spec.Signers
 	g.sortHappenings()
 	err := g.decodeManifests()
 	if err == nil {

@@ -56,6 +56,8 @@ type Spec struct {
 	AttachedMost int `json:"attachedMost,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Duration `json:"bindsWithin,omitempty"`
+	// Signers answer requests for certificates of pods.
+	Signers []Signer `json:"signers,omitempty"`
 
 	Happenings   []Happening   `json:"happenings,omitempty"`
 	Expectations []Expectation `json:"expect,omitempty"`
@@ -144,6 +146,7 @@ func (p *Plan) Validate() error {
 	}
 	for _, validate := range []func() error{
 		s.validateObjects, s.validateHappenings, s.validateExpectations, s.validateTakeOver,
+		func() error { return validateSigners(s.Signers) },
 	} {
 		if err := validate(); err != nil {
 			return err

@@ -56,6 +56,8 @@ type ScenarioSpec struct {
 	AttachedMost Count `json:"attachedMost,omitempty"`
 	// BindsWithin is how long the cluster may take to provision the volume of a claim.
 	BindsWithin Span `json:"bindsWithin,omitempty"`
+	// Signers answer requests for certificates of pods.
+	Signers []Signer `json:"signers,omitempty"`
 	// Requests is how many requests clients send to the agent's HTTP API.
 	Requests Count `json:"requests,omitempty"`
 	// Duration is how long there are faults; then they heal.
@@ -131,6 +133,9 @@ func (s *Scenario) validate() error {
 		}
 	}
 	if _, err := s.Spec.Node.Limits(); err != nil {
+		return err
+	}
+	if err := validateSigners(s.Spec.Signers); err != nil {
 		return err
 	}
 	if err := s.validateResponses(); err != nil {

@@ -80,6 +80,9 @@ const (
 // of memory: Message is what the kubelet's Event says of it.
 const SystemOOM Kind = "SystemOOM"
 
+// KeyMade is the kind of the fact that the machine has made a private key: Token.
+const KeyMade Kind = "KeyMade"
+
 // Kinds of facts about plugins, whose sockets are at Path.
 const (
 	PluginStarted  Kind = "PluginStarted"  // it has made its socket: Plugin
@@ -99,7 +102,7 @@ var kinds = []Kind{
 	PathRemoved, FileResized, TreeGrown, PathRenamed, Mounted, Unmounted, PowerLost, CgroupCreated,
 	CgroupRemoved, EventRecorded, ObjectCreated, ObjectUpdated, ObjectDeleted, TokenIssued,
 	WroteNothing, ShutdownAnnounced, ShutdownCancelled, ShutdownDelayed, ShutdownPermitted,
-	ShutdownRepeated, ImageRemoved, LayerResized, LayerFreed, SystemOOM,
+	ShutdownRepeated, KeyMade, ImageRemoved, LayerResized, LayerFreed, SystemOOM,
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
 	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
 	VolumeNotPublished, VolumeExpanded, DeviceHeld, DeviceReleased,
@@ -222,7 +225,9 @@ type Fact struct {
 	Driver *Driver `json:",omitempty"` // of facts about a CSI driver; must not be changed
 	Volume *Volume `json:",omitempty"` // of facts about a CSI volume; must not be changed
 
-	Token, Audience string // of TokenIssued, which names the pod that the token is bound to
+	// Token and Audience are of TokenIssued, which names the pod that the token is bound to. The Token
+	// of KeyMade is the private key.
+	Token, Audience string
 	Expires         time.Time
 }
 

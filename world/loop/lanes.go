@@ -36,12 +36,13 @@ const (
 	LanePlugin                 // requests to plugins, which may hang
 	LaneCredential             // programs that provide credentials for images, each a process
 	LaneCSI                    // calls of CSI drivers, which may take minutes or hang
+	LaneKey                    // making private keys, each up to seconds of computation
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "remove",
 	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "unmount",
-	"statfs", "plugin", "credential", "csi"}
+	"statfs", "plugin", "credential", "csi", "key"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -114,6 +115,8 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneMeasure
 	case *world.ShareWithGroup, *world.Compress:
 		return LaneTree
+	case *world.MakeKey:
+		return LaneKey
 	}
 	switch world.PortOf(eff.Body) {
 	case world.PortCRI:
@@ -149,14 +152,14 @@ type Limits struct {
 // time, and a pod has one unmount at a time. Each of world.PluginSocketsMax sockets has one
 // request, and more only after its file was replaced. A program that provides credentials is a
 // process of its own, and the author of any pod can have it started. The calls of CSI drivers
-// mostly wait, one for each volume at a time.
+// mostly wait, one for each volume at a time. A key occupies a CPU while it is made.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	InFlight: [laneCount]int{
 		LaneList: 8, LaneObserve: 64, LaneAct: 64, LaneStop: 8192, LanePull: 32, LaneFS: 64,
 		LaneRemove: 64, LaneMeasure: 16, LaneTree: 16, LaneProbe: 4096, LaneStream: 2, LaneHost: 64,
 		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256, LaneUnmount: 64,
-		LaneStatfs: 32, LanePlugin: 256, LaneCredential: 16, LaneCSI: 256,
+		LaneStatfs: 32, LanePlugin: 256, LaneCredential: 16, LaneCSI: 256, LaneKey: 8,
 	},
 }
 

@@ -33,7 +33,8 @@ type apiCase struct {
 }
 
 func apiCases() []apiCase {
-	return slices.Concat(objectCases, podCases, nodeCases, watchCases, bundleCases, storageCases)
+	return slices.Concat(objectCases, podCases, nodeCases, watchCases, bundleCases, storageCases,
+		certificateCases)
 }
 
 // objectCases are rules for objects of every kind.

@@ -1,0 +1,484 @@
+package podcertificate
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+var (
+	t0    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	owner = op.Owner{Component: "pod", Name: "u"}
+)
+
+// harness has a pod with certificates, and plays the ports: keys are "key 1", "key 2" and so on.
+type harness struct {
+	t       *testing.T
+	set     Set
+	pod     *v1.Pod
+	table   op.Table
+	wall    timer.WallClock
+	now     time.Time
+	wake    time.Time
+	watch   *objectcache.Watch
+	nodeUID types.UID
+	events  []string
+	keys    int
+}
+
+func newHarness(t *testing.T, sources ...v1.PodCertificateProjection) *harness {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u"}}
+	pod.Spec.ServiceAccountName = "robot"
+	projected := &v1.ProjectedVolumeSource{}
+	for i := range sources {
+		projected.Sources = append(projected.Sources, v1.VolumeProjection{PodCertificate: &sources[i]})
+	}
+	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Projected: projected}}}
+	return &harness{t: t, pod: pod, now: t0, nodeUID: "node-uid",
+		watch: &objectcache.Watch{Listed: true, Objects: map[string]world.Object{}}}
+}
+
+func source() v1.PodCertificateProjection {
+	return v1.PodCertificateProjection{SignerName: "example.com/signer", KeyType: "ED25519",
+		MaxExpirationSeconds: new(int32), CredentialBundlePath: "bundle.pem",
+		UserAnnotations: map[string]string{"example.com/a": "b"}}
+}
+
+// plan plans and returns the operations that were issued.
+func (h *harness) plan() []world.Effect {
+	var effects op.Effects
+	effects.Reset(&h.table, h.now)
+	effects.SetWall(&h.wall)
+	h.wake = h.set.Plan(&Env{Pod: h.pod, NodeName: "node", NodeUID: h.nodeUID, Requests: h.watch,
+		Owner: owner, Subject: "s", Effects: &effects,
+		Jitter: func(_ string, limit time.Duration) time.Duration { return limit },
+		RecordWarning: func(reason, message string) {
+			h.events = append(h.events, reason+": "+message)
+		}})
+	return slices.Clone(effects.List())
+}
+
+func (h *harness) complete(eff world.Effect, body any, err *world.Error) {
+	record, _ := h.table.Complete(eff.Op)
+	h.set.HandleCompletion(eff.Op, record, world.Event{Time: h.now, Body: body, Err: err})
+}
+
+// planOne plans, and demands exactly one operation.
+func (h *harness) planOne() world.Effect {
+	h.t.Helper()
+	issued := h.plan()
+	if len(issued) != 1 {
+		h.t.Fatalf("issued %d operations, not one; certificate %+v", len(issued), h.set.Certificates[0])
+	}
+	return issued[0]
+}
+
+// answer completes the next operation as the ports do when nothing fails, and returns its body.
+func (h *harness) answer() any {
+	h.t.Helper()
+	eff := h.planOne()
+	switch eff.Body.(type) {
+	case *world.GetObject:
+		h.complete(eff, &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{UID: "account-uid"}}}}, nil)
+	case *world.MakeKey:
+		h.keys++
+		h.complete(eff, &world.KeyMade{PrivateKey: fmt.Sprintf("key %d", h.keys),
+			Request: []byte{byte(h.keys)}}, nil)
+	case *world.CreateObject:
+		h.complete(eff, &world.ObjectRead{Object: eff.Body.(*world.CreateObject).Object}, nil)
+	}
+	return eff.Body
+}
+
+// request brings a request to the server, and returns it.
+func (h *harness) request() *certificatesv1beta1.PodCertificateRequest {
+	h.t.Helper()
+	h.answer()
+	h.answer()
+	create, ok := h.answer().(*world.CreateObject)
+	if !ok {
+		h.t.Fatalf("%T is no creation", create)
+	}
+	return create.Object.CertificateRequest
+}
+
+// show has the watch show a request with conditions.
+func (h *harness) show(r *certificatesv1beta1.PodCertificateRequest, conditions ...string) {
+	shown := r.DeepCopy()
+	for _, condition := range conditions {
+		shown.Status.Conditions = append(shown.Status.Conditions, metav1.Condition{Type: condition,
+			Status: metav1.ConditionTrue, Reason: "Because", Message: "of that"})
+	}
+	h.watch.Objects[r.Namespace+"/"+r.Name] = world.Object{CertificateRequest: shown}
+}
+
+func certificate(text string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(text)}))
+}
+
+// issue has the watch show an issued request: renewed from, and valid until, so long after now.
+func (h *harness) issue(r *certificatesv1beta1.PodCertificateRequest, chain string, renew,
+	valid time.Duration) {
+	issued := r.DeepCopy()
+	issued.Status.CertificateChain = chain
+	issued.Status.BeginRefreshAt = &metav1.Time{Time: h.now.Add(renew)}
+	issued.Status.NotAfter = &metav1.Time{Time: h.now.Add(valid)}
+	h.show(issued, conditionIssued)
+}
+
+// expect compares what the volume gets, as "key|chain", or the error.
+func (h *harness) expect(when, want string) {
+	h.t.Helper()
+	key, chain, version, err := h.set.Find("v", 0)
+	got := key + "|" + chain
+	switch {
+	case err != nil:
+		got = err.Error()
+	case version == "":
+		got = ""
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		h.t.Errorf("%s: %s", when, d)
+	}
+}
+
+// The service account is read first, then a key is made, then the request is created as the kubelet
+// creates it, under a name that follows from the key.
+func TestRequest(t *testing.T) {
+	h := newHarness(t, source())
+	account, key := h.answer(), h.answer()
+	h.expect("before the creation", "")
+	got := h.answer().(*world.CreateObject).Object.CertificateRequest
+	want := &certificatesv1beta1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: got.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p",
+				UID: "u"}}},
+		Spec: certificatesv1beta1.PodCertificateRequestSpec{SignerName: "example.com/signer",
+			PodName: "p", PodUID: "u", ServiceAccountName: "robot", ServiceAccountUID: "account-uid",
+			NodeName: "node", NodeUID: "node-uid", MaxExpirationSeconds: new(int32),
+			StubPKCS10Request:         []byte{1},
+			UnverifiedUserAnnotations: map[string]string{"example.com/a": "b"}},
+	}
+	if d := cmp.Diff(want, got); d != "" || !strings.HasPrefix(got.Name, "req-") ||
+		len(got.Name) != len("req-")+2*nameBytes {
+		t.Errorf("%s %s", got.Name, d)
+	}
+	wantReads := []any{&world.GetObject{Resource: world.ResourceServiceAccounts, Namespace: "n",
+		Name: "robot"}, &world.MakeKey{Type: "ED25519"}}
+	if d := cmp.Diff(wantReads, []any{account, key}); d != "" {
+		t.Error(d)
+	}
+	if again := h.plan(); len(again) > 0 {
+		t.Errorf("created, and issued again: %v", again)
+	}
+	h.expect("while it is pending", "credential bundle is not issued yet")
+}
+
+// The chain is installed without what is between its certificates, with the key that it is for.
+func TestIssued(t *testing.T) {
+	h := newHarness(t, source())
+	r := h.request()
+	h.show(r)
+	if issued := h.plan(); len(issued) > 0 {
+		t.Errorf("pending in the watch: %v", issued)
+	}
+	h.issue(r, "leaf:\n"+certificate("leaf")+"root:\n"+certificate("root"), time.Hour, 2*time.Hour)
+	h.plan()
+	h.expect("issued", "key 1|"+certificate("leaf")+certificate("root"))
+	if len(h.events) > 0 {
+		t.Errorf("events: %q", h.events)
+	}
+}
+
+// A certificate is renewed with another key when it is time, after a jitter. The old one stays
+// until the new one is issued.
+func TestRenewal(t *testing.T) {
+	h := newHarness(t, source())
+	h.issue(h.request(), certificate("a"), 40*time.Minute, time.Hour)
+	h.plan()
+	renewAt := t0.Add(40*time.Minute + jitterMax)
+	h.now = renewAt.Add(-1)
+	if issued := h.plan(); len(issued) > 0 {
+		t.Errorf("renewed early: %v", issued)
+	}
+	if !h.wake.Equal(renewAt) {
+		t.Errorf("planned again at %s, not %s", h.wake, renewAt)
+	}
+	h.now = renewAt
+	r := h.request()
+	h.expect("while the next one is pending", "key 1|"+certificate("a"))
+	h.issue(r, certificate("b"), time.Hour, 2*time.Hour)
+	h.plan()
+	h.expect("renewed", "key 2|"+certificate("b"))
+	if len(h.events) > 0 {
+		t.Errorf("events: %q", h.events)
+	}
+}
+
+// A request that was denied or has failed is the last one: the files stay as they are, the volume
+// says why, and so does an event.
+func TestRefused(t *testing.T) {
+	for condition, want := range map[string]string{conditionDenied: "was denied",
+		conditionFailed: "failed"} {
+		h := newHarness(t, source())
+		r := h.request()
+		h.show(r, condition)
+		for range 2 {
+			if issued := h.plan(); len(issued) > 0 {
+				t.Errorf("%s: issued %v", condition, issued)
+			}
+			h.now = h.now.Add(24 * time.Hour)
+		}
+		h.expect(condition, "PodCertificateRequest was permanently "+strings.ToLower(condition)+
+			`: reason="Because" message="of that"`)
+		if d := cmp.Diff([]string{condition + ": PodCertificateRequest n/" + r.Name + " " + want +
+			`, reason="Because", message="of that"`}, h.events); d != "" {
+			t.Errorf("%s: %s", condition, d)
+		}
+	}
+}
+
+// A renewal that is refused ends renewals as well.
+func TestRefusedRenewal(t *testing.T) {
+	h := newHarness(t, source())
+	h.issue(h.request(), certificate("a"), 40*time.Minute, time.Hour)
+	h.plan()
+	h.now = h.now.Add(50 * time.Minute)
+	h.show(h.request(), conditionDenied)
+	h.plan()
+	h.expect("denied", `PodCertificateRequest was permanently denied: reason="Because" `+
+		`message="of that"`)
+}
+
+// A creation whose outcome is unknown is repeated with the same name and key, and finds what it has
+// created.
+func TestUnknownOutcome(t *testing.T) {
+	h := newHarness(t, source())
+	h.answer()
+	h.answer()
+	first := h.planOne()
+	h.complete(first, nil, world.Errorf(world.KindTimeout, "", "no answer"))
+	h.expect("after a failure", "credential bundle is not issued yet: CreateObject: no answer")
+	if issued := h.plan(); len(issued) > 0 {
+		t.Errorf("repeated without a back-off: %v", issued)
+	}
+	h.now = h.now.Add(backoffFirst)
+	h.answer() // the service account may be another one
+	second := h.planOne()
+	name := func(eff world.Effect) string {
+		return eff.Body.(*world.CreateObject).Object.CertificateRequest.Name
+	}
+	if name(first) != name(second) || h.keys != 1 {
+		t.Errorf("created %s, then %s, with %d keys", name(first), name(second), h.keys)
+	}
+	h.complete(second, nil, world.Errorf(world.KindExists, "", "exists"))
+	if issued := h.plan(); len(issued) > 0 {
+		t.Errorf("exists, and issued: %v", issued)
+	}
+	h.expect("exists", "credential bundle is not issued yet")
+}
+
+// A request that the watch shows was created, also while the answer to its creation is missing.
+func TestShownBeforeTheAnswer(t *testing.T) {
+	h := newHarness(t, source())
+	h.answer()
+	h.answer()
+	create := h.planOne()
+	r := create.Body.(*world.CreateObject).Object.CertificateRequest
+	h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
+	h.plan()
+	h.complete(create, nil, world.Errorf(world.KindTimeout, "", "no answer"))
+	if issued := h.plan(); len(issued) > 0 {
+		t.Errorf("issued %v", issued)
+	}
+	h.expect("issued", "key 1|"+certificate("a"))
+}
+
+// A request that is not in the watch is given up ten minutes after its creation, and up to five
+// more, but not while the watch fails.
+func TestDeletedRequest(t *testing.T) {
+	h := newHarness(t, source())
+	h.show(h.request())
+	h.plan()
+	clear(h.watch.Objects)
+	h.now = t0.Add(lostAfter + jitterMax - 1)
+	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(h.now.Add(1)) {
+		t.Errorf("given up early: %v, planned again at %s", issued, h.wake)
+	}
+	h.now = h.now.Add(1)
+	h.watch.Failing = world.Errorf(world.KindUnavailable, "", "down")
+	if issued := h.plan(); len(issued) > 0 || !h.wake.IsZero() {
+		t.Errorf("given up while the watch fails: %v, planned again at %s", issued, h.wake)
+	}
+	h.watch.Failing = nil
+	h.plan()
+	h.now = h.now.Add(backoffFirst)
+	if r := h.request(); h.keys != 2 || r.Spec.StubPKCS10Request[0] != 2 {
+		t.Errorf("after %d keys: %v", h.keys, r.Spec)
+	}
+}
+
+// An object of another key with the name of the request is not its answer.
+func TestReplacedRequest(t *testing.T) {
+	h := newHarness(t, source())
+	r := h.request()
+	r.Spec.StubPKCS10Request = []byte("another key")
+	h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
+	h.plan()
+	h.expect("replaced", "credential bundle is not issued yet: PodCertificateRequest "+r.Name+
+		" was replaced by another one")
+	h.now = h.now.Add(renewalPause)
+	h.request()
+	if h.keys != 2 {
+		t.Errorf("%d keys", h.keys)
+	}
+}
+
+// Nothing is requested before the node's requests are listed, nor before the Node is known.
+func TestNothingWithoutListAndNode(t *testing.T) {
+	h := newHarness(t, source())
+	h.watch.Listed, h.watch.Failing = false, world.Errorf(world.KindNotFound, "", "not served")
+	if issued := h.plan(); len(issued) > 0 || !h.wake.IsZero() {
+		t.Errorf("not served: %v, planned again at %s", issued, h.wake)
+	}
+	h.expect("not served", "credential bundle is not issued yet: podcertificaterequests cannot be "+
+		"watched: not served")
+	h.watch.Listed, h.watch.Failing, h.nodeUID = true, nil, ""
+	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(t0.Add(nodeRetry)) {
+		t.Errorf("no Node: %v, planned again at %s", issued, h.wake)
+	}
+	h.nodeUID = "node-uid"
+	h.request()
+}
+
+// Events say that a renewal is overdue and that a certificate has expired, once each, and the
+// metric has the same.
+func TestAge(t *testing.T) {
+	h := newHarness(t, source())
+	h.issue(h.request(), certificate("a"), 40*time.Minute, time.Hour)
+	h.plan()
+	h.nodeUID = "" // the renewal waits
+	overdueAt := t0.Add(40*time.Minute + jitterMax + overdueFor)
+	for _, c := range []struct {
+		after  time.Duration
+		state  string
+		events []string
+	}{
+		{0, stateFresh, nil},
+		{overdueAt.Sub(t0), stateFresh, nil},
+		{overdueAt.Sub(t0) + time.Second, stateOverdue,
+			[]string{"CertificateOverdueForRefresh: PodCertificate refresh overdue"}},
+		{time.Hour, stateOverdue, nil},
+		{time.Hour + time.Second, stateExpired, []string{"CertificateExpired: PodCertificate expired"}},
+		{2 * time.Hour, stateExpired, nil},
+	} {
+		h.now, h.events = t0.Add(c.after), nil
+		h.plan()
+		if d := cmp.Diff(c.events, h.events); d != "" {
+			t.Errorf("after %s: %s", c.after, d)
+		}
+		h.set.VisitStates(h.pod, h.now, func(signer, state string) {
+			if signer != "example.com/signer" || state != c.state {
+				t.Errorf("after %s: %s of %s", c.after, state, signer)
+			}
+		})
+		h.expect("an old certificate stays", "key 1|"+certificate("a"))
+	}
+}
+
+// The ages of certificates are dates: a date that is set forward makes them due.
+func TestDateChanges(t *testing.T) {
+	h := newHarness(t, source())
+	h.issue(h.request(), certificate("a"), 40*time.Minute, time.Hour)
+	h.plan()
+	h.now = h.now.Add(10 * time.Minute)
+	h.wall.Record(h.now, 34*time.Minute)
+	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(h.now.Add(time.Minute)) {
+		t.Errorf("issued %v, planned again %s later", issued, h.wake.Sub(h.now))
+	}
+	h.wall.Record(h.now, 35*time.Minute)
+	h.request()
+}
+
+// A signer that has its certificates renewed at once gets a request a minute.
+func TestRenewalPause(t *testing.T) {
+	h := newHarness(t, source())
+	h.issue(h.request(), certificate("a"), -time.Hour, time.Hour)
+	h.plan()
+	h.now = h.now.Add(renewalPause - 1)
+	if issued := h.plan(); len(issued) > 0 {
+		t.Errorf("issued %v", issued)
+	}
+	h.now = h.now.Add(1)
+	h.request()
+}
+
+// An answer without a certificate or with one that is too long counts as a failure.
+func TestBadAnswers(t *testing.T) {
+	long := strings.Repeat(certificate("leaf"), budget.CertificateChainMax/len(certificate("leaf"))+1)
+	for chain, want := range map[string]string{
+		"":   "it was issued without a certificate, beginRefreshAt or notAfter",
+		long: fmt.Sprintf("the chain has %d bytes, and may have 102400", len(long)),
+	} {
+		h := newHarness(t, source())
+		h.issue(h.request(), chain, time.Hour, time.Hour)
+		h.plan()
+		h.expect("a bad answer", `PodCertificateRequest was permanently failed: `+
+			`reason="InvalidAnswer" message="`+want+`"`)
+	}
+}
+
+// A pod has a few operations in flight, and the others follow.
+func TestManySources(t *testing.T) {
+	h := newHarness(t, slices.Repeat([]v1.PodCertificateProjection{source()}, 10)...)
+	issued := h.plan()
+	if len(issued) != budget.CertificateCallsMax {
+		t.Errorf("%d operations", len(issued))
+	}
+	h.complete(issued[0], nil, world.Errorf(world.KindNotFound, "", "no account"))
+	if next := h.plan(); len(next) != 1 {
+		t.Errorf("%d operations after a completion", len(next))
+	}
+}
+
+// A restored set goes on as the original does.
+func TestRestore(t *testing.T) {
+	h := newHarness(t, source())
+	h.issue(h.request(), certificate("a"), 40*time.Minute, time.Hour)
+	h.plan()
+	h.now = h.now.Add(45 * time.Minute)
+	h.answer()
+	h.answer()
+	data, err := json.Marshal(h.set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := h.set
+	h.set = Set{}
+	if err := json.Unmarshal(data, &h.set); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(before, h.set); d != "" {
+		t.Error(d)
+	}
+	if _, ok := h.answer().(*world.CreateObject); !ok {
+		t.Error("the restored set does not create the request")
+	}
+}
