@@ -191,7 +191,7 @@ func oracles() []oracle {
 		&nodeShutdown{}, &nodePlugins{},
 		&csiVolumes{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
-		&volumeDevices{}, &csiExpand{}, &csiLimit{},
+		&volumeDevices{}, &disks{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
