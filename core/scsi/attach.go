@@ -183,6 +183,7 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 				s.DisksUntil = now.Add(disksWait)
 			}
 			s.Scanned = append(s.Scanned, session.Host)
+			d.ScanUntil = now.Add(disksWait)
 			d.issue(subjectSetup, fsTimeout, &world.ScanSCSIHost{Host: session.Host, LUN: d.Source.LUN},
 				env)
 			return time.Time{}
@@ -226,6 +227,9 @@ func (s *Setup) look(now time.Time) time.Time {
 // useDisk mounts a disk that is there, or has pods get it.
 func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
+	if len(found) == len(d.Source.Portals) {
+		d.ScanUntil = time.Time{}
+	}
 	device := ""
 	for _, session := range found {
 		if session.Multipath != "" {

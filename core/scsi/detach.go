@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -66,10 +67,10 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 			LUN: d.Source.LUN}, env)
 	case u.Portals < len(d.Source.Portals):
 		return n.logOut(d, env)
-	case env.Effects.Now().Before(d.LateUntil):
-		// A session may still appear: all is looked at again then.
-		d.Undo = Undo{Attempts: Attempts{NotBefore: d.LateUntil}}
-		return d.LateUntil
+	case env.Effects.Now().Before(timer.Later(d.LateUntil, d.ScanUntil)):
+		// A session or a disk may still appear: all is looked at again then.
+		d.Undo = Undo{Attempts: Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
+		return d.Undo.Attempts.NotBefore
 	case !u.IfaceGone && d.Source.hasOwnIface():
 		d.command("", &world.RunISCSIAdm{Args: []string{"-m", "iface", "-I", d.Source.Iface, "-o",
 			"delete"}}, subjectUndo, env)

@@ -47,6 +47,8 @@ type Disk struct {
 	// LateUntil is until when a command whose outcome is not known, or one of an earlier agent, may
 	// still have an effect.
 	LateUntil time.Time `json:"lateUntil,omitzero"`
+	// ScanUntil is until when disks of a scan may still appear; zero once all of them have.
+	ScanUntil time.Time `json:"scanUntil,omitzero"`
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
 	// Secret is the secret that is watched for the disk.
