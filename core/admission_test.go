@@ -141,7 +141,7 @@ func TestOrderOfPermanentRejections(t *testing.T) {
 	}{
 		{"Refused", func(p *v1.Pod) {
 			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
-				ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "s", IQN: "i"}}}}
+				FC: &v1.FCVolumeSource{WWIDs: []string{"w"}}}}}
 		}},
 		{"SysctlForbidden", func(p *v1.Pod) {
 			p.Spec.SecurityContext.Sysctls = []v1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
@@ -586,10 +586,10 @@ func TestAdmittedPodIsKeptUnderPressure(t *testing.T) {
 	}
 }
 
-// withISCSI returns a pod with a volume of a kind that is not supported.
-func withISCSI(p *v1.Pod) *v1.Pod {
+// withFC returns a pod with a volume of a kind that is not supported.
+func withFC(p *v1.Pod) *v1.Pod {
 	p.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{
-		ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "s", IQN: "i"}}}}
+		FC: &v1.FCVolumeSource{WWIDs: []string{"w"}}}}}
 	return p
 }
 
@@ -608,7 +608,7 @@ func TestUnsupportedAPIPodIsRejectedWhateverItsStatus(t *testing.T) {
 	} {
 		n := newNode(nil)
 		n.apiServer, n.podDirs = newServer(), c.podDirs
-		p := withISCSI(apiPodNamed("a", "u1"))
+		p := withFC(apiPodNamed("a", "u1"))
 		p.Status = c.status
 		n.apiServer.put(p)
 		n.apiServer.undelivered = nil
@@ -645,7 +645,7 @@ func TestTakenOverPodThatCannotRun(t *testing.T) {
 		t.Fatalf("containers %v", n.containers)
 	}
 	for _, name := range []string{"default/a", "default/b"} {
-		withISCSI(n.apiServer.objects[name]) // a kubelet could have started it
+		withFC(n.apiServer.objects[name]) // a kubelet could have started it
 	}
 	n.takeCalls()
 	n.restart()
@@ -677,7 +677,7 @@ func TestTakenOverStaticPodThatCannotRun(t *testing.T) {
 	n := bootNode(manifest(""))
 	n.advance(time.Minute)
 	n.takeCalls()
-	n.manifests = manifest("{name: x, iscsi: {targetPortal: s, iqn: i, lun: 0}}")
+	n.manifests = manifest("{name: x, fc: {wwids: [w]}}")
 	n.restart()
 	n.advance(10 * time.Minute)
 	if got := n.takeCalls(); got != "" || len(n.containers) != 1 {

@@ -37,6 +37,7 @@ import (
 	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
@@ -81,6 +82,7 @@ type State struct {
 	Certificates nodeobject.Certificates `json:"certificates"`
 	Plugins      plugins.Registry        `json:"plugins,omitzero"`
 	CSI          csi.Node                `json:"csi,omitzero"`
+	SCSI         scsi.Node               `json:"scsi"`
 	VolumeStats  volumestats.Stats       `json:"volumeStats"`
 	Allocation   allocation.Store        `json:"allocation"`
 	Housekeeping housekeeping.Cleanup    `json:"housekeeping"`
@@ -176,6 +178,7 @@ func New(o Options) *Agent {
 		PodDirs:      poddirs.Listing{Dir: root + "/pods"},
 		Housekeeping: housekeeping.Cleanup{PodsDir: root + "/pods", LogsDir: c.PodLogsDir},
 		CSI:          csi.NewNode(o.NodeName, root, o.HasAPIServer),
+		SCSI:         scsi.NewNode(root),
 		VolumeStats: volumestats.Stats{Period: c.VolumeStatsAggPeriod.Duration,
 			Health: config.VolumeHealthEnabled(c)},
 		Devices: devicemount.Devices{RootDir: root, Dir: criconfig.DevicesDir(root)},
@@ -226,6 +229,7 @@ func (a *Agent) handleBoot(boot *world.Boot, now time.Time) {
 		a.queue.enqueue(key)
 	}
 	a.startWatches()
+	a.startSCSI(boot.HasSCSIVolumes)
 }
 
 // hasAppliedEverything reports whether everything is listed, and no pod of a long list waits to be

@@ -176,7 +176,7 @@ func TestMaxPods(t *testing.T) {
 // A pod with an unsupported feature is rejected, with a message.
 func TestUnsupportedPodIsRejected(t *testing.T) {
 	n := bootNode(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
-	  volumes: [{name: x, iscsi: {targetPortal: s, iqn: i, lun: 0}}],
+	  volumes: [{name: x, fc: {wwids: [w]}}],
 	  containers: [{name: web, image: i, volumeMounts: [{name: x, mountPath: /x}]}]}}`})
 	n.advance(time.Minute)
 	if got := n.takeCalls(); got != "" {
@@ -212,7 +212,7 @@ func TestServedStateHasNoSecrets(t *testing.T) {
 
 func TestRejectedPodIsServed(t *testing.T) {
 	n := bootNode(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
-	  volumes: [{name: x, iscsi: {targetPortal: s, iqn: i, lun: 0}}],
+	  volumes: [{name: x, fc: {wwids: [w]}}],
 	  containers: [{name: web, image: i}]}}`})
 	n.advance(5 * time.Second)
 	n.event(world.Event{Body: &world.PodsRequest{}})

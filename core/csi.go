@@ -9,6 +9,7 @@ import (
 	nodeobject "seedlet.dev/core/node"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/plugins"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
@@ -64,10 +65,12 @@ func (a *Agent) startCSI() {
 	}
 }
 
-// planCSI plans the plugins, or a part of the CSI volumes.
+// planCSI plans the plugins, a part of the CSI volumes, or a disk.
 func (a *Agent) planCSI(key timer.Key) time.Time {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch key.Component {
+	case scsi.Component, scsi.SearchOwner.Component:
+		return a.planSCSI(key)
 	case plugins.Owner.Component:
 		return a.state.Plugins.Plan(a.preparePlugin, &a.effects)
 	case csi.SearchOwner.Component:
@@ -85,6 +88,8 @@ func (a *Agent) planCSI(key timer.Key) time.Time {
 func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
 	n, env := &a.state.CSI, a.csiEnv()
 	switch r.Owner.Component {
+	case scsi.Component, scsi.SearchOwner.Component:
+		a.handleSCSICompletion(id, r, ev)
 	case plugins.Owner.Component:
 		a.state.Plugins.HandleCompletion(id, r, ev, &a.effects)
 		a.observePlugins()
@@ -172,6 +177,7 @@ func (a *Agent) updateCSIOfNode() {
 	}
 	a.queue.enqueue(csi.ObjectOwner)
 	a.queue.enqueue(plugins.Owner)
+	a.enqueueDisks()
 	waiting, unnamed := a.state.CSI.WaitingToAttach(a.csiEnv())
 	for _, name := range waiting {
 		a.queue.enqueue(csi.VolumeKey(name))
@@ -190,9 +196,5 @@ func (a *Agent) addCSIToNode(env *nodeobject.Env) {
 		return
 	}
 	env.Metadata = a.state.CSI.NodeMetadata
-	env.VolumesInUse = func(node *v1.Node) ([]v1.UniqueVolumeName, bool) {
-		csiEnv := a.csiEnv()
-		csiEnv.Named = a.volumesNamedBy(node)
-		return a.state.CSI.VolumesInUse(node, csiEnv)
-	}
+	env.VolumesInUse = a.volumesInUse
 }

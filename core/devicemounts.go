@@ -23,6 +23,9 @@ func (a *Agent) noteDeviceMount(r op.Record, ev world.Event) {
 	case r.Call == "Unmount" && ev.Err == nil && devices.NoteUnmount():
 		a.queue.enqueue(devicemount.Owner)
 	}
+	if r.Call == "Unmount" && ev.Err == nil {
+		a.noteUnmounted()
+	}
 }
 
 // planCleanup plans housekeeping or the removal of devices: neither removes anything before
@@ -94,5 +97,6 @@ func (a *Agent) handleDeviceCompletion(id world.OpID, r op.Record, ev world.Even
 // holdsVolumes reports whether something outside of the directory of a pod is, or may be, set up
 // for it, which the directory names.
 func (a *Agent) holdsVolumes(uid string) bool {
-	return a.state.CSI.HoldsPod(uid) || a.state.HasAPIServer && a.state.Blocks.Holds(uid)
+	return a.state.CSI.HoldsPod(uid) || a.state.HasAPIServer && a.state.Blocks.Holds(uid) ||
+		a.state.SCSI.Holds(uid)
 }

@@ -49,7 +49,7 @@
 //	relist.go          how the runtime's lists and events reach the pods
 //	runtimestatus.go   what the runtime reports about itself
 //	images.go, logs.go, housekeeping.go, objects.go, mirrors.go, nodeobject.go, statuswrites.go,
-//	qos.go, containergc.go, imagegc.go, csi.go, devicemounts.go,
+//	qos.go, containergc.go, imagegc.go, csi.go, scsi.go, devicemounts.go,
 //	volumestats.go     the wiring of the components with those subjects
 //	objectowners.go    the pod that an ID of the runtime belongs to
 //	nodepressure.go    evictions under node pressure, and the admission of pods meanwhile
@@ -71,6 +71,7 @@
 //	volume        the volumes of one pod, and the steps that set them up
 //	claim         what backs a volume that has a claim
 //	csi           the drivers of the node, and the volumes that are staged and published
+//	scsi          the disks of volumes of the kind iscsi, and the sessions with their targets
 //	devicemount   the mounts of devices for local volumes
 //	volumestats   the usage and health of the volumes that storage backs
 //	token         the service account tokens in the volumes of a pod

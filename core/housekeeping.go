@@ -77,6 +77,9 @@ func (a *Agent) handleHousekeepingCompletion(r op.Record, ev world.Event) {
 		}
 	}
 	a.state.Housekeeping.HandleCompletion(r, ev, a.housekeepingEnv(), &a.effects)
+	if r.Call == "Unmount" {
+		a.noteUnmounted()
+	}
 	if r.Call == "Unmount" && a.state.HasAPIServer { // of the directory of a pod that is not known
 		a.state.Blocks.NoteOrphan()
 		a.enqueueBlocks()

@@ -19,7 +19,7 @@ func TestPodThatIsNotStartedKeepsNoImage(t *testing.T) {
 		"over its budget": func(p *v1.Pod) { p.Spec.Containers = containersOf("c", 257) },
 		"not supported": func(p *v1.Pod) {
 			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
-				ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "t", IQN: "q"}}}}
+				FC: &v1.FCVolumeSource{WWIDs: []string{"w"}}}}}
 		},
 		"not admitted": func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} },
 	} {

@@ -6,6 +6,7 @@ import (
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/podcertificate"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/world"
 )
 
@@ -44,6 +45,9 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 			}
 		}
 		if key, isVolume := csi.KeyOfUser(user); isVolume {
+			a.queue.enqueue(key)
+		}
+		if key, isDisk := scsi.KeyOfUser(user); isDisk {
 			a.queue.enqueue(key)
 		}
 	}

@@ -86,6 +86,7 @@ func (a *Agent) reconcilePods(now time.Time) {
 	a.queue.enqueue(housekeeping.Owner)
 	a.queue.enqueue(devicemount.Owner)
 	a.enqueueBlocks()
+	a.enqueueDisks()
 	a.queue.enqueue(logs.Owner)
 	a.queue.enqueue(logs.LinksOwner)
 }
@@ -143,6 +144,7 @@ func (a *Agent) removePod(p *pod.Pod) {
 	a.activeInLoop.forget()
 	delete(a.state.Pods, p.UID)
 	a.enqueueBlocks() // the pod is known no more
+	a.enqueueDisks()
 	a.state.Images.Node.ForgetPod(p.UID)
 	delete(a.shares, p.UID)
 	a.dropShare(p.UID)
@@ -272,7 +274,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			CSI: pod.CSI{Node: &a.state.CSI, Enqueue: func(name string) {
 				a.queue.enqueue(csi.VolumeKey(name))
 			}},
-			Devices: a.podDevices(),
+			Devices: a.podDevices(), Disks: a.podDisks(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
 			MustWaitForTier:      a.mustWaitForTier,
 			ObjectOwner:          a.objectOwner,

@@ -134,7 +134,7 @@ func TestResolvePodThatNeverStarted(t *testing.T) {
 	big := withRequests(apiPodNamed("big", "u1"), "100", 0)
 	n := bootWithPods(map[string]string{"odd.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: odd},
   spec: {containers: [{name: c, image: i}], volumes: [{name: x,
-  iscsi: {targetPortal: s, iqn: i, lun: 0}}]}}`}, big)
+  fc: {wwids: [w]}}]}}`}, big)
 	n.advance(time.Second)
 	odd := string(n.agent.staticPod("default/odd-n1").UID)
 	for names, want := range map[string]string{

@@ -29,6 +29,7 @@ import (
 	"seedlet.dev/core/pullrecord"
 	"seedlet.dev/core/qos"
 	"seedlet.dev/core/runtime"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/core/shutdown"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/timer"
@@ -223,7 +224,7 @@ func (a *Agent) handleCompletion(id world.OpID, r op.Record, ev world.Event) {
 	case eviction.Owner.Component:
 		a.handleEvictionCompletion(id, ev)
 	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
-		csi.SearchOwner.Component, volumestats.Component:
+		csi.SearchOwner.Component, volumestats.Component, scsi.Component, scsi.SearchOwner.Component:
 		a.handleCSICompletion(id, r, ev)
 	case lease.Owner.Component:
 		s.Lease.HandleCompletion(s.Boot.Seed, r, ev, &a.effects)
@@ -302,7 +303,7 @@ func (a *Agent) planComponent(key timer.Key) {
 	case eviction.Owner.Component:
 		wake = s.Eviction.Plan(a.evictionEnv())
 	case plugins.Owner.Component, csi.Component, csi.DriverComponent, csi.ObjectOwner.Component,
-		csi.SearchOwner.Component:
+		csi.SearchOwner.Component, scsi.Component, scsi.SearchOwner.Component:
 		wake = a.planCSI(key)
 	case volumestats.Component:
 		wake = a.planVolumeStats(key.Name)

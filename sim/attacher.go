@@ -40,6 +40,7 @@ type attacher struct {
 	unwanted     map[string]time.Time // by name of the attachment: since when no pod needs it
 	removedAt    map[string]time.Time // by name of the attachment: when the Node lost it
 	attachesMade int
+	disks        diskAttachments
 }
 
 // attachment is a volume that is to be attached to the node.
@@ -52,7 +53,7 @@ type attachment struct {
 
 // startAttacher starts the controllers, if a plan has volumes that they may attach.
 func (r *run) startAttacher() {
-	if !r.plan.HasCSIDriver("") {
+	if !r.plan.HasCSIDriver("") && !r.plan.HasISCSI() {
 		return
 	}
 	r.attacher = attacher{attachAt: map[string]time.Time{}, unwanted: map[string]time.Time{},
@@ -211,6 +212,7 @@ func (r *run) reconcileAttachments() {
 				DevicePath: ""})
 		}
 	}
+	attached = append(attached, r.attachedDisks(node)...)
 	if !slices.Equal(node.Status.VolumesAttached, attached) {
 		r.writeAttached(attached)
 	}

@@ -11,6 +11,7 @@
 //	host       cgroups and the machine
 //	plugins    plugins of the node, which register by sockets
 //	csi        CSI drivers
+//	scsi       the iSCSI initiator
 //	kubelet    the kubelet that had the node before the agent, and what one would do with it after
 //	apiserver  an API server
 //	truth      the history of what really happened

@@ -101,6 +101,7 @@ func (r *run) bootAgent() {
 		world.PortHost:    port(r.host.Do),
 		world.PortPlugins: port(r.plugins.Do),
 		world.PortCSI:     port(r.drivers.Do),
+		world.PortSCSI:    port(r.initiator.Do),
 
 		world.PortCredentials: port(r.providers.Do),
 
@@ -123,6 +124,7 @@ func (r *run) bootAgent() {
 	r.host.Connect(r.deliver)
 	r.plugins.Connect(r.deliver)
 	r.drivers.Connect(r.deliver)
+	r.initiator.Connect(r.deliver)
 	r.providers.Connect(r.deliver)
 	r.oracles.AgentStarted(r.agenda.Now())
 	r.marks.AgentStarted(r.agenda.Now())
@@ -132,6 +134,7 @@ func (r *run) bootAgent() {
 		BootID: fmt.Sprint("boot-", r.reboots+1), Uptime: r.uptime(), Hostname: plan.NodeName,
 		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
 		Machine: machine.Machine, SetAside: r.setAside(r.agenda.Now()),
+		HasSCSIVolumes: r.disk.Exists(plan.RootDir + "/plugins/kubernetes.io/iscsi"),
 	}})
 	if offset := r.clocks.date.at(r.agenda.Now()); offset != 0 {
 		r.deliver(world.Event{Body: &world.ClockStepped{Offset: offset}})
@@ -191,6 +194,7 @@ func (r *run) killAgent(down plan.Duration) {
 	r.host.Disconnect()
 	r.plugins.Disconnect()
 	r.drivers.Disconnect()
+	r.initiator.Disconnect()
 	r.providers.Disconnect()
 	if r.server != nil {
 		r.server.Disconnect()
@@ -329,7 +333,7 @@ func (r *run) reseed(seed uint64) {
 	r.agenda.Reseed(seed)
 	r.injector.Reseed(seed)
 	ports := []interface{ Reseed(uint64) }{r.disk, r.runtime, r.host, r.network, r.plugins,
-		r.drivers, r.providers}
+		r.drivers, r.initiator, r.providers}
 	if r.server != nil {
 		ports = append(ports, r.server)
 	}

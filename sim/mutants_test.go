@@ -3013,8 +3013,8 @@ var mutants = []mutant{
 	{
 		name:     "a pod does not wait for a volume that the node has no room for",
 		file:     "core/csi/attach.go",
-		old:      "	subject := subjectAttach\n	if !env.Named.isAttached",
-		new:      "	subject := subjectAttach\n	a.Overdue = true\n	if !env.Named.isAttached",
+		old:      "	subject := subjectAttach\n	if !env.Named.IsAttached",
+		new:      "	subject := subjectAttach\n	a.Overdue = true\n	if !env.Named.IsAttached",
 		also:     &edit{"core/csi/attach.go", "u.Attempts.Failures > 0 {", "u != nil {"},
 		scenario: "csi-limit", seeds: "1-20",
 	},
@@ -3128,8 +3128,8 @@ var mutants = []mutant{
 	{
 		name:     "the directory of a pod goes while a device is bound for the pod",
 		file:     "core/pod/volumes.go",
-		old:      "if waitsForDriver || waitsForDevice {",
-		new:      "if waitsForDriver || waitsForDevice && p.UID == \"\" {",
+		old:      "if waitsForDriver || waitsForDevice || waitsForDisk {",
+		new:      "if waitsForDriver || waitsForDevice && p.UID == \"\" || waitsForDisk {",
 		scenario: "block", seeds: "1-20",
 	},
 	{
@@ -3381,6 +3381,42 @@ var mutants = []mutant{
 		old:      "a.state.Objects.HasUser(watch.Target, uid) {",
 		new:      "false && a.state.Objects.HasUser(watch.Target, uid) {",
 		scenario: "pod-certificates", seeds: "1-50",
+	},
+	{
+		// A disk is taken from the node although another mount of it was seen.
+		name:     "the file system of a disk is unmounted for the node before the pods let go of it",
+		file:     "core/scsi/detach.go",
+		old:      `device != "" && m.Device == device && m.Path != at {`,
+		new:      `device != "" && m.Device == device && m.Path != at && false {`,
+		scenario: "iscsi", seeds: "1-40",
+	},
+	{
+		name:     "the session of a disk is logged out of although another disk needs it",
+		file:     "core/scsi/detach.go",
+		old:      "if n.isShared(d, portal) || session",
+		new:      "if session",
+		scenario: "iscsi", seeds: "1-40",
+	},
+	{
+		name:     "an agent does not look for the disks of the agent before",
+		file:     "core/scsi/search.go",
+		old:      "n.Search.Complete = !hasVolumes",
+		new:      "n.Search.Complete = true",
+		scenario: "iscsi", seeds: "1-40",
+	},
+	{
+		name:     "the file of a disk is written in the file system that is mounted over it",
+		file:     "core/scsi/attach.go",
+		old:      "d.MayExist, d.Mounted = true, Done",
+		new:      "d.MayExist = true",
+		scenario: "iscsi", seeds: "1-40",
+	},
+	{
+		name:     "the device of a disk is taken from a pod that ends before its containers",
+		file:     "core/scsi/block.go",
+		old:      "return !b.Released && (!env.CleansUp || env.IsKnownPod(uid))",
+		new:      "return !b.Released && false",
+		scenario: "iscsi", seeds: "1-40",
 	},
 }
 

@@ -22,6 +22,7 @@ import (
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/plugins"
 	"seedlet.dev/sim/runtime"
+	"seedlet.dev/sim/scsi"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
@@ -99,6 +100,7 @@ type run struct {
 	host      *host.Host
 	plugins   *plugins.Plugins
 	drivers   *csi.Drivers
+	initiator *scsi.Initiator
 	providers *credentials.Plugins
 	server    *apiserver.Server // nil if the node has none
 	truth     *truth.Log
@@ -313,11 +315,16 @@ func (r *run) connectPorts(images imageRegistry) {
 		Agenda: r.agenda.Actor("drivers"), Truth: r.truth, Seed: seed, Faults: calls, Disk: r.disk,
 		Node: plan.NodeName, IsAttached: r.isAttached,
 	})
+	r.initiator = scsi.New(scsi.Options{
+		Agenda: r.agenda.Actor("initiator"), Truth: r.truth, Seed: seed, Faults: calls, Disk: r.disk,
+		Plan: r.plan.ISCSI, Beginning: r.plan.Beginning(),
+	})
 	r.providers = r.newProviders(calls)
-	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.providers)
+	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.initiator,
+		r.providers)
 	if r.server != nil {
-		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.providers,
-			r.server)
+		r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.initiator,
+			r.providers, r.server)
 	}
 }
 

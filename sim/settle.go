@@ -21,6 +21,7 @@ func (r *run) heal() {
 	r.runtime.SetNetworkReady(true)
 	r.runtime.SetReady(true)
 	r.drivers.Heal()
+	r.initiator.Heal()
 	r.healAnomalies()
 	r.healClocks()
 	r.manifests.fixPage()

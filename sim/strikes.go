@@ -109,6 +109,7 @@ func (r *run) rebootMachine(down plan.Duration) {
 	r.plugins.Reboot(r.offUntil)
 	r.disk.LosePower()
 	r.drivers.LosePower()
+	r.initiator.LosePower()
 	if r.server != nil {
 		r.server.LosePower()
 	}

@@ -32,6 +32,7 @@ type volumeControllers struct {
 	dueAt map[string]time.Time
 	// resizeAt is when the next step of the expansion of a claim is taken, by the claim's UID.
 	resizeAt map[string]time.Time
+	iscsi    int // volumes of the kind iscsi, so far
 }
 
 // startVolumeControllers starts the controllers, if a plan has claims.
@@ -200,6 +201,10 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 	case classNFS:
 		spec.NFS = &v1.NFSVolumeSource{Server: plan.NFSServer, Path: "/" + claim.Name}
 		spec.MountOptions = []string{"hard", "vers=4.2"}
+	case plan.ISCSIClass:
+		if !r.provisionISCSI(&spec, len(claim.OwnerReferences) == 0) {
+			return
+		}
 	default:
 		if !r.plan.HasCSIDriver(spec.StorageClassName) {
 			return // no provisioner has the class

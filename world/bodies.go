@@ -54,6 +54,8 @@ var jsonBodies = []struct {
 	{&UnstageVolume{}, PortCSI}, {&PublishVolume{}, PortCSI}, {&UnpublishVolume{}, PortCSI},
 	{&ExpandVolume{}, PortCSI}, {&VolumeExpanded{}, ""}, {&GetVolumeStats{}, PortCSI},
 	{&CSIVolumeStats{}, ""},
+	{&RunISCSIAdm{}, PortSCSI}, {&ISCSIAdmRan{}, ""}, {&FindISCSIDisks{}, PortSCSI},
+	{&ISCSIDisksFound{}, ""}, {&ScanSCSIHost{}, PortSCSI}, {&RemoveISCSIDisks{}, PortSCSI},
 	{&GetCredentials{}, PortCredentials}, {&CredentialsGot{}, ""},
 	{&ReadDockerConfig{}, PortCredentials}, {&DockerConfigRead{}, ""},
 	{&PodsRequest{}, ""}, {&PodsAnswer{}, PortRequests},

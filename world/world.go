@@ -88,6 +88,7 @@ const (
 	PortNetwork     PortName = "network"
 	PortPlugins     PortName = "plugins"
 	PortCSI         PortName = "csi"
+	PortSCSI        PortName = "scsi"
 	PortCredentials PortName = "credentials"
 	PortRequests    PortName = "requests"
 	PortLog         PortName = "log"

@@ -33,6 +33,7 @@ import (
 	"seedlet.dev/realworld/podresources"
 	"seedlet.dev/realworld/portmetrics"
 	"seedlet.dev/realworld/runner"
+	"seedlet.dev/realworld/scsi"
 	"seedlet.dev/realworld/stats"
 	"seedlet.dev/realworld/tracing"
 	"seedlet.dev/realworld/web"
@@ -147,6 +148,7 @@ type node struct {
 	network  *network.Port
 	plugins  *plugins.Port
 	csi      *csi.Port
+	scsi     *scsi.Port
 	images   *credentials.Port // credentials for them
 	api      *apiConnection    // nil without an API server
 	requests *web.Port
@@ -190,6 +192,7 @@ func newNode(s settings, nodeName string, panics *breaker.Breaker) (*node, error
 		Dir: filepath.Join(s.rootDir, "plugins_registry")})
 	n.csi = csi.New(csi.Options{Clock: ticks, Deliver: n.runner.Deliver,
 		Intercept: n.metrics.CSICalls})
+	n.scsi = scsi.New(scsi.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	n.images = credentials.New(credentials.Options{Clock: ticks, Deliver: n.runner.Deliver})
 	if s.api.kubeconfig != "" {
 		if n.api, err = newAPI(s.api, c, nodeName, ticks, n.traceRequests(),
@@ -234,7 +237,7 @@ func (n *node) ports(logs *log.Port) map[world.PortName]world.Port {
 	ports := map[world.PortName]world.Port{
 		world.PortCRI: n.runtime, world.PortFS: n.disk,
 		world.PortHost: n.host, world.PortNetwork: n.network, world.PortPlugins: n.plugins,
-		world.PortCSI:         n.csi,
+		world.PortCSI: n.csi, world.PortSCSI: n.scsi,
 		world.PortCredentials: n.images,
 		world.PortRequests:    n.requests, world.PortLog: logs, world.PortAPI: logs,
 	}
@@ -289,6 +292,7 @@ func (n *node) close() {
 		n.plugins.Close()
 		n.csi.Close()
 		n.images.Close()
+		n.scsi.Close()
 		n.iptables.Close()
 		logError(n.oomWatch.Close())
 		if n.serving != nil {

@@ -65,7 +65,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 		return false, n.reportOverdue(v, env)
 	}
 	subject := subjectAttach
-	if !env.Named.isAttached(v.name()) {
+	if !env.Named.IsAttached(v.name()) {
 		wake = n.reportOverdue(v, env)
 		if !a.Overdue {
 			return false, wake
@@ -148,7 +148,8 @@ func (n *NamedVolumes) IsOf(object *v1.Node) bool { return n != nil && n.object 
 // IsInUse reports whether the Node names a volume as in use.
 func (n *NamedVolumes) IsInUse(name string) bool { return n.inUse[name] }
 
-func (n *NamedVolumes) isAttached(name string) bool { return n.attached[name] }
+// IsAttached reports whether the Node names a volume as attached.
+func (n *NamedVolumes) IsAttached(name string) bool { return n.attached[name] }
 
 // handleAttachment applies the VolumeAttachment of a volume (verifyAttachmentStatus upstream).
 func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
@@ -282,7 +283,7 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 // canBeAttached reports whether a volume is attached, may still be mounted, or has a driver,
 // without which no controller attaches it. The author of a pod may name drivers that do not exist.
 func (n *Node) canBeAttached(v *Volume, env *Env) bool {
-	return env.Named.isAttached(v.name()) || len(v.Publications) > 0 || v.Staging.State != "" ||
+	return env.Named.IsAttached(v.name()) || len(v.Publications) > 0 || v.Staging.State != "" ||
 		n.session(v.Driver) != nil
 }
 
@@ -295,7 +296,7 @@ func (n *Node) WaitingToAttach(env *Env) (names []string, unnamed bool) {
 		case !v.waitsToAttach():
 		case !env.SaysInUse(name):
 			unnamed = unnamed || n.session(v.Driver) != nil
-		case v.Attachment.Overdue, env.Named.isAttached(name):
+		case v.Attachment.Overdue, env.Named.IsAttached(name):
 			names = append(names, name)
 		}
 	}

@@ -76,8 +76,8 @@ func (n *Node) stageRequest(v *Volume, session *Session,
 	}
 	return &world.StageVolume{StagingPath: n.stagingPath(v), CSIVolume: world.CSIVolume{
 		Driver: session.driver(v.Driver), Handle: v.Handle, PublishContext: v.Attachment.Context,
-		VolumeContext: u.Attributes, Secrets: secrets, Capability: mountCapabilityOf(v, u, session, v.Staging.Label),
-		Migrated: u.Migrated,
+		VolumeContext: u.Attributes, Secrets: secrets, Migrated: u.Migrated,
+		Capability: mountCapabilityOf(v, u, session, v.Staging.Label),
 	}}, true, nil
 }
 

@@ -121,7 +121,7 @@ func (v *Volume) mountedLabel() (label string, isMounted bool) {
 	return label, rank >= 0
 }
 
-// isMounted reports whether a volume is, or may be, staged. While it is being undone it may be, too.
+// isMounted reports whether a volume is, or may be, staged: also while that is being undone.
 func (s *Staging) isMounted() bool { return s.State != "" || !s.UndoneSince.IsZero() }
 
 // agreeOnLabel reports whether a volume can be mounted with the label that a use needs, and notes

@@ -37,7 +37,7 @@ const (
 // components themselves import this package.
 var tenantComponents = map[string]bool{
 	podComponent: true, "image": true, "object": true, "status": true, "mirror": true, "csi": true,
-	"volumestats": true,
+	"volumestats": true, "scsi": true,
 }
 
 // releasingCalls are the calls that release something that a pod has. They make room for others,
@@ -46,7 +46,7 @@ var releasingCalls = map[string]bool{
 	"StopContainer": true, "StopPodSandbox": true, "RemoveContainer": true, "RemovePodSandbox": true,
 	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true, "UnpublishVolume": true,
 	"ReleaseDevice": true,
-	"UnstageVolume": true,
+	"UnstageVolume": true, "RemoveISCSIDisks": true,
 }
 
 // Owner is the component, and the item within it, that handles the completion of an operation.

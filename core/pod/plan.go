@@ -50,6 +50,7 @@ type Env struct {
 	Objects   *objectcache.Store // objects watched at the API server; nil without an API server
 	CSI       CSI
 	Devices   Devices
+	Disks     Disks
 	Runtime   *runtime.Runtime
 	Enqueue   func(timer.Key) // enqueues another component for planning
 	NameTaken bool            // another pod of the same full name still runs

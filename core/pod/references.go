@@ -106,6 +106,8 @@ func volumeReferences(v *v1.Volume, add func(world.Resource, string)) {
 		add(world.ResourceSecrets, v.Secret.SecretName)
 	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
 		add(world.ResourceSecrets, v.CSI.NodePublishSecretRef.Name)
+	case v.ISCSI != nil && v.ISCSI.SecretRef != nil:
+		add(world.ResourceSecrets, v.ISCSI.SecretRef.Name)
 	case v.AzureFile != nil: // the CSI driver that has replaced its plugin needs it
 		add(world.ResourceSecrets, v.AzureFile.SecretName)
 	case v.Projected != nil:

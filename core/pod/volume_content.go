@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/podcertificate"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -94,11 +95,13 @@ func (p *Pod) volumeView(env *Env) *volume.Pod {
 		Value:       p.criPod(env).DownwardAPIFile,
 		DevicesDir:  criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
 		BlocksDir:   criconfig.BlocksDir(path.Dir(env.Node.PodsDir)),
+		RootDir:     path.Dir(env.Node.PodsDir),
 		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
 			p.countVolumeOperation(v, VolumeMount, took, failed, env)
 		},
 		Node:   func() (*v1.Node, bool) { return nodeObject(env) },
 		Shared: func(u csi.Use) volume.Shared { return p.sharedVolume(u, env) },
+		Disk:   func(u scsi.Use) scsi.UseState { return p.useDisk(u, env) },
 	}
 	if env.Devices.Blocks != nil {
 		view.UseDevice = func(volume string) { env.Devices.Blocks.Use(p.UID, volume) }

@@ -351,9 +351,13 @@ func (p *Pod) releaseVolumes(env *Env) bool {
 	}
 	if p.Storage.ReleaseSteps == stepAfterShared {
 		waitsForDriver, waitsForDevice := p.releaseShared(env), p.releaseDevices(env)
-		if waitsForDriver || waitsForDevice {
+		waitsForDisk := p.releaseDisks(env, false)
+		if waitsForDriver || waitsForDevice || waitsForDisk {
 			return true // each volume that is unpublished, or device that is taken, has the pod planned
 		}
+	}
+	if p.Storage.ReleaseSteps >= unmountSteps {
+		p.releaseDisks(env, true)
 	}
 	if p.Storage.ReleaseSteps >= left {
 		return false

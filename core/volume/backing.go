@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/devicemount"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/world"
 )
 
@@ -38,12 +39,13 @@ type Backing struct {
 	Options      []string        `json:"options,omitempty"` // for mounting it, sorted
 	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
 	Relabel      bool            `json:"relabel,omitempty"` // csi.UseState.Relabel
+	Disk         *scsi.Use       `json:"disk,omitempty"`    // of a volume of the kind iscsi
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
 	// Group is the group of the files of a persistent volume, which its annotation names; zero: none.
 	Group int64 `json:"group,omitempty"`
-	// Block is set for a local volume whose device containers get.
+	// Block is set for a volume of the kinds local or iscsi whose device containers get.
 	Block bool `json:"block,omitempty"`
 }
 
@@ -78,9 +80,10 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 // pods may have it (Managed of the mounters in pkg/volume/csi and pkg/volume/local).
 func (b *Backing) place(dir string) Place {
 	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
-		OfNode:  b.Plugin == HostPathPlugin,
-		Relabel: !b.ReadOnly && (b.Plugin == LocalPlugin && !b.Block || b.Relabel),
-		Block:   b.Block || b.CSI != nil && b.CSI.Block}
+		OfNode: b.Plugin == HostPathPlugin,
+		Relabel: !b.ReadOnly && (!b.Block && (b.Plugin == LocalPlugin || b.Plugin == ISCSIPlugin) ||
+			b.Relabel),
+		Block: b.Block || b.CSI != nil && b.CSI.Block}
 }
 
 // IsBackedBy reports whether a local volume, whose file system is mounted, backs a volume of the
@@ -100,7 +103,7 @@ func (s *Set) MayHaveDevice(pod *v1.Pod) bool {
 			return false
 		}
 		v := s.find(spec.Name)
-		return v == nil || v.Backing == nil || v.Backing.Block
+		return v == nil || v.Backing == nil || v.Backing.Block && v.Backing.Plugin == LocalPlugin
 	})
 }
 
@@ -116,6 +119,11 @@ func (b *Backing) path(dir string) string {
 			return csi.DevicePath(dir, b.Name)
 		}
 		return csi.PublishedPath(dir, b.Name)
+	case ISCSIPlugin:
+		if b.Block {
+			return scsi.LinkPath(dir, b.Name)
+		}
+		return scsi.MountPath(dir, b.Name)
 	case LocalPlugin:
 		if b.Block {
 			return devicemount.LinkPath(dir, b.Name)
@@ -166,8 +174,11 @@ func (p *Pod) backingVersion(v *Volume, spec *v1.Volume) (version string, known 
 }
 
 func (b Backing) version() string {
-	if b.CSI != nil {
+	switch {
+	case b.CSI != nil:
 		return csi.UniqueName(b.CSI.Driver, b.CSI.Handle) + " " + b.Name
+	case b.Disk != nil:
+		return fmt.Sprintf("%+v %s", b.Disk.Source, b.Name)
 	}
 	return fmt.Sprintf("%+v", b)
 }
@@ -191,7 +202,8 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		return b, true, err
 	}
 	switch source := &volume.Spec; {
-	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil && source.Local == nil:
+	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil && source.Local == nil &&
+		source.ISCSI == nil:
 		return b, true, noDevice(volume)
 	case source.HostPath != nil:
 		b = Backing{Plugin: HostPathPlugin, Source: source.HostPath.Path}
@@ -210,6 +222,10 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		u := csi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
 		u.Migrated = isMigrated
 		b = Backing{Plugin: CSIPlugin, CSI: &u}
+	case source.ISCSI != nil:
+		u := scsi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
+		u.Options = mountOptions(volume)
+		b = Backing{Plugin: ISCSIPlugin, Disk: &u, Block: u.Block}
 	case source.NFS != nil:
 		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly)
 	default:
@@ -267,6 +283,9 @@ func (p *Pod) inlineBacking(spec *v1.Volume) (Backing, error) {
 		return Backing{Plugin: CSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, CSI: &u}, nil
 	case spec.NFS != nil:
 		return nfsBacking(spec.Name, spec.NFS, spec.NFS.ReadOnly), nil
+	case spec.ISCSI != nil:
+		u := scsi.InlineUse(p.Spec, spec)
+		return Backing{Plugin: ISCSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, Disk: &u}, nil
 	case spec.GitRepo != nil:
 		return Backing{Name: spec.Name}, errors.New("git-repo volume plugin has been disabled; " +
 			"if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
@@ -296,17 +315,11 @@ func noDevice(volume *v1.PersistentVolume) error {
 
 // unsupported returns the error of a persistent volume of a kind that is not mounted.
 func unsupported(volume *v1.PersistentVolume) error {
-	kind := ""
-	switch s := &volume.Spec; {
-	case s.ISCSI != nil:
-		kind = "iscsi"
-	case s.FC != nil:
-		kind = "fc"
-	default:
+	if volume.Spec.FC == nil {
 		return noPlugin(volume.Name)
 	}
-	return &setupError{stepProcess, fmt.Errorf("volume %q is of the kind %s, which is not supported",
-		volume.Name, kind)}
+	return &setupError{stepProcess, fmt.Errorf("volume %q is of the kind fc, which is not supported",
+		volume.Name)}
 }
 
 // mountOptions returns the mount options of a persistent volume, each once and sorted, as the
@@ -370,6 +383,8 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 	case NFSPlugin:
 		return []any{&world.MountNFS{Server: b.Server, Export: b.Export, Path: b.path(pod.Dir),
 			ReadOnly: b.ReadOnly, Options: b.Options}}, nil
+	case ISCSIPlugin:
+		return v.diskSteps(b, pod), nil
 	default:
 		if b.Block {
 			return v.deviceSteps(b, pod)
@@ -436,8 +451,8 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 	switch b := v.Backing; {
 	case world.CallName(body) == "ShareWithGroup", world.CallName(body) == "MakeLink":
 		return ""
-	case b.Plugin == NFSPlugin:
-		return b.path(dir) // an export is mounted by many pods, and none waits for another one
+	case b.Plugin == NFSPlugin, b.Plugin == ISCSIPlugin:
+		return b.path(dir) // it is mounted by many pods, and none waits for another one
 	default:
 		return path.Clean(b.Source)
 	}
@@ -454,7 +469,7 @@ func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
 	switch v.Backing.Plugin {
 	case CSIPlugin:
 		return "", v.Backing.CSI
-	case LocalPlugin, NFSPlugin:
+	case LocalPlugin, NFSPlugin, ISCSIPlugin:
 		return v.Backing.path(dir), nil
 	}
 	return "", nil

@@ -21,6 +21,7 @@ const (
 	SecretPlugin
 	LocalPlugin
 	NFSPlugin
+	ISCSIPlugin
 	otherPlugin
 	PluginCount
 )
@@ -32,7 +33,7 @@ var PluginLabels = [PluginCount]string{ConfigMapPlugin: "kubernetes.io/configmap
 	HostPathPlugin: "kubernetes.io/host-path", ImagePlugin: "kubernetes.io/image",
 	ProjectedPlugin: "kubernetes.io/projected", SecretPlugin: "kubernetes.io/secret",
 	LocalPlugin: "kubernetes.io/local-volume", NFSPlugin: "kubernetes.io/nfs",
-	otherPlugin: "N/A"}
+	ISCSIPlugin: "kubernetes.io/iscsi", otherPlugin: "N/A"}
 
 // PluginOf returns the plugin for a volume.
 func PluginOf(v *v1.Volume) Plugin {
@@ -55,6 +56,8 @@ func PluginOf(v *v1.Volume) Plugin {
 		return SecretPlugin
 	case v.NFS != nil:
 		return NFSPlugin
+	case v.ISCSI != nil:
+		return ISCSIPlugin
 	}
 	return otherPlugin
 }

@@ -22,6 +22,7 @@ import (
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -61,6 +62,8 @@ type Volume struct {
 	Failures  int       `json:"failures,omitempty"` // consecutive
 	NotBefore time.Time `json:"notBefore"`          // back-off
 	Problem   string    `json:"problem,omitempty"`  // the last failure
+	// Device is the device of a disk of a network, once that is there.
+	Device string `json:"device,omitempty"`
 	// FailedStep is the step of the kubelet that failed last; empty: MountVolume.SetUp.
 	FailedStep string `json:"failedStep,omitempty"`
 	// ContentBytes is what the content of the volume takes that the agent wrote last, or is writing.
@@ -77,6 +80,7 @@ type Pod struct {
 	Dir         string // the pod's directory under the agent's root
 	DevicesDir  string // where devices of local volumes are mounted for all pods
 	BlocksDir   string // where devices that containers get have a directory for each volume
+	RootDir     string // of the kubelet
 	MemoryBytes int64  // that pods can have of the node
 	// Node returns the Node at the API server, nil if it does not exist, and whether that is known.
 	Node func() (node *v1.Node, known bool)
@@ -92,6 +96,8 @@ type Pod struct {
 	Certificate func(volume string, source int) (key, chain, version string, err error)
 	// Shared declares that the pod uses a volume of a CSI driver, and returns how far that is.
 	Shared func(csi.Use) Shared
+	// Disk declares that the pod uses a volume of the kind iscsi, and returns how far that is.
+	Disk func(scsi.Use) scsi.UseState
 	// UseDevice declares that the device of a local volume is about to be bound for the pod; nil to
 	// declare nothing.
 	UseDevice func(persistentVolume string)
@@ -179,7 +185,7 @@ func (s *Set) NextOperation(pod *Pod, now time.Time) (*Operation, time.Time) {
 				ContentBytes: v.ContentBytes}
 		}
 		switch {
-		case v.adoptShared(spec, pod), v.UpToDate || !known:
+		case v.adoptShared(spec, pod), v.waitsForDisk(spec, pod), v.UpToDate || !known:
 			continue
 		case now.Before(v.NotBefore):
 			if wake.IsZero() || v.NotBefore.Before(wake) {

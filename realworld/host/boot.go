@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,7 +71,15 @@ func Boot(root, rootDir string, ids IDFiles) (*world.Boot, error) {
 		MemoryBytes: read.MemoryBytes,
 		Addresses:   read.Addresses,
 		Machine:     read.Machine,
+
+		HasSCSIVolumes: hasSCSIVolumes(rootDir),
 	}, nil
+}
+
+// hasSCSIVolumes reports whether an agent or a kubelet may have set up volumes of the kind iscsi.
+func hasSCSIVolumes(rootDir string) bool {
+	_, err := os.Lstat(filepath.Join(rootDir, "plugins/kubernetes.io/iscsi"))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // uptime returns for how long the machine has been up; zero if that cannot be determined.

@@ -123,15 +123,21 @@ func (s *Server) readDenialReason(w *world.WatchTarget) string {
 }
 
 // isSecretOfVolume reports whether a volume that the node may read names a Secret for a call of its
-// node service (VisitPVSecretNames in pkg/api/persistentvolume).
+// node service, or for CHAP (VisitPVSecretNames in pkg/api/persistentvolume).
 func (s *Server) isSecretOfVolume(namespace, name string) bool {
 	for _, o := range s.Objects(world.ResourceVolumes) {
-		source := o.Volume.Spec.CSI
-		if source == nil || !s.isVolumeReferenced(o.Volume) {
+		var refs []*v1.SecretReference
+		if source := o.Volume.Spec.CSI; source != nil {
+			refs = []*v1.SecretReference{source.NodeStageSecretRef, source.NodePublishSecretRef,
+				source.NodeExpandSecretRef}
+		}
+		if source := o.Volume.Spec.ISCSI; source != nil {
+			refs = append(refs, source.SecretRef)
+		}
+		if len(refs) == 0 || !s.isVolumeReferenced(o.Volume) {
 			continue
 		}
-		for _, ref := range []*v1.SecretReference{source.NodeStageSecretRef, source.NodePublishSecretRef,
-			source.NodeExpandSecretRef} {
+		for _, ref := range refs {
 			if ref != nil && ref.Namespace == namespace && ref.Name == name {
 				return true
 			}

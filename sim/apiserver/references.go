@@ -98,6 +98,9 @@ func addVolumeReferences(v *v1.Volume, add func(world.Resource, string)) {
 	if v.PersistentVolumeClaim != nil {
 		add(world.ResourceClaims, v.PersistentVolumeClaim.ClaimName)
 	}
+	if v.ISCSI != nil && v.ISCSI.SecretRef != nil {
+		add(world.ResourceSecrets, v.ISCSI.SecretRef.Name)
+	}
 	if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
 		add(world.ResourceSecrets, v.CSI.NodePublishSecretRef.Name)
 	}

@@ -51,6 +51,9 @@ func (d *Disk) MountNode(source, p string, readOnly bool) *world.Error {
 	return nil
 }
 
+// FormatSource makes the file system of a source that has none.
+func (d *Disk) FormatSource(source string) { d.storedVolume(source) }
+
 // RemoveSource forgets the content of a source. The file system stays where it is mounted.
 func (d *Disk) RemoveSource(source string) { delete(d.stored, source) }
 

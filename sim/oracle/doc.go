@@ -58,7 +58,8 @@
 //	               pod-directories, volumes, sandbox-config, sandbox-rate, resize,
 //	               resize-admission, resize-records, pod-certificates (with model_certificates.go)
 //	volume_*.go    content from the API server: volume-content, volume-staleness,
-//	               volume-read-only, ephemeral-claims; devices of block volumes: devices
+//	               volume-read-only, ephemeral-claims; devices of block volumes: devices; disks of
+//	               a network: disks
 //	csi_*.go       volumes of CSI drivers, with model_csi.go: csi-volumes, csi-data, csi-order,
 //	               csi-calls, csi-release, csi-stats, csi-expand, csi-content,
 //	               csi-republish

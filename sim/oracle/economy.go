@@ -110,6 +110,9 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 		// An agent takes over volumes of earlier ones, and repeats all of a call after its opposite.
 		return later(m.agentStartedAt, m.csi.releasedAt[dir]).After(o.writtenAt[path])
 	}
+	if isWithin(path, m.diskDir()) { // the same of disks
+		return m.agentStartedAt.After(o.writtenAt[path])
+	}
 	if uid, below := childName(m.opts.PodsDir, path); below {
 		dir := m.opts.PodsDir + "/" + uid
 		return isWithin(path, dir+"/containers") ||
@@ -214,6 +217,7 @@ func (s *Set) Called(now time.Time, request any) {
 	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
 	case call == "GetObject" && m.mayRepeatPublication(now, request):
+	case m.detachesDisk(now, request):
 	case slices.ContainsFunc(pods, (*pod).hasWork),
 		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request),
 		m.isForCertificate(request):

@@ -42,6 +42,7 @@ type model struct {
 	csi         csiModel
 	volumeCalls volumeCalls
 	volumes     volumeModel
+	disks       diskModel
 	images      privateImages
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
@@ -129,6 +130,7 @@ func (m *model) apply(f *truth.Fact) {
 	m.csi.apply(f)
 	m.volumes.apply(f)
 	m.certificates.apply(f)
+	m.disks.apply(f)
 	m.applyUnmounted(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:

@@ -284,7 +284,8 @@ func isBoundPath(p string) bool {
 // named; nil if there is none.
 func (m *model) podOfTarget(target string) *pod {
 	uid, below := childName(m.opts.PodsDir, target)
-	if !below && (isWithin(target, m.csiBlocks()) || isWithin(target, m.localBlocks())) {
+	if !below && (isWithin(target, m.csiBlocks()) || isWithin(target, m.localBlocks()) ||
+		isWithin(target, m.diskBlocks())) {
 		uid, below = path.Base(target), true
 	}
 	if !below {

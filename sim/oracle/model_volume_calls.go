@@ -129,7 +129,8 @@ func (p *pod) holdsVolumes(now time.Time) bool {
 	isOfPod := func(target string) bool { return m.podOfTarget(target) == p }
 	return m.volumes.countMountsBelow(m.opts.PodsDir+"/"+p.uid) > 0 ||
 		slices.ContainsFunc(m.volumes.mounts, func(at mounted) bool {
-			return isWithin(at.path, m.localBlocks()) && isOfPod(at.path)
+			return (isWithin(at.path, m.localBlocks()) || isWithin(at.path, m.diskBlocks())) &&
+				isOfPod(at.path)
 		}) ||
 		slices.ContainsFunc(slices.Sorted(maps.Keys(m.csi.published)), isOfPod) ||
 		slices.ContainsFunc(slices.Sorted(maps.Keys(m.volumeCalls.unpublishing)), isOfPod) ||

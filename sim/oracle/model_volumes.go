@@ -130,6 +130,9 @@ func (o *volumeModel) backingOf(pod *v1.Pod, v *v1.Volume, podDir string) *backi
 	if v.Cinder != nil {
 		return csiBacking(csiName{cinderDriver, v.Cinder.VolumeID}, podDir, cinderDir(v.Cinder), false)
 	}
+	if d := o.diskOf(pod, v); d != nil {
+		return d.backing(podDir)
+	}
 	volume := o.volumeOf(pod, v)
 	if volume == nil {
 		return nil
@@ -194,6 +197,10 @@ func (p *pod) lacksVolume(now time.Time) bool {
 		claim := m.volumes.claims[p.spec.Namespace+"/"+name]
 		if name != "" && (claim == nil || claim.Status.Phase != v1.ClaimBound ||
 			isOfAnother(p.spec, v, claim)) {
+			return true
+		}
+		if d := m.volumes.diskOf(p.spec, v); d != nil && d.secret != nil &&
+			m.objectHistory.current(d.secret) == nil {
 			return true
 		}
 		for _, ref := range m.csiSecretsOf(p.spec, v) {
@@ -263,5 +270,6 @@ func (o *volumeModel) claimOf(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolumeCla
 
 // isBacked reports whether a volume has a claim, or is of a server or a cloud.
 func isBacked(v *v1.Volume) bool {
-	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.NFS != nil || v.Cinder != nil
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.NFS != nil || v.Cinder != nil ||
+		v.ISCSI != nil
 }

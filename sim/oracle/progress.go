@@ -46,7 +46,7 @@ func (s *Set) Unsettled(now time.Time) iter.Seq[string] {
 		// Logs come last: listing files costs most.
 		if emit(m.unsettledShutdown()) && emit(m.unsettledTiers()) &&
 			emit(m.unsettledNode()) && emit(m.unsettledPlugins()) && emit(m.unsettledCSI()) &&
-			emit(m.unsettledDevices()) &&
+			emit(m.unsettledDevices()) && emit(m.unsettledDisks()) &&
 			emit(m.unsettledImages()) && emit(m.unsettledObjects(now)) &&
 			settled {
 			emit(m.unsettledLogs(now))

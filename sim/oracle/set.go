@@ -195,7 +195,7 @@ func oracles() []oracle {
 		&nodeShutdown{}, &nodePlugins{},
 		&csiVolumes{}, &csiLabels{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
-		&volumeDevices{}, &csiExpand{}, &csiLimit{},
+		&volumeDevices{}, &disks{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},

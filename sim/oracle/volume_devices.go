@@ -130,6 +130,9 @@ func boundDevice(m *model, at string) (uid, volume string) {
 	switch {
 	case isWithin(at, m.localBlocks()):
 		return path.Base(at), path.Base(path.Dir(at))
+	case isWithin(at, m.diskBlocks()):
+		uid = path.Base(at)
+		return uid, m.boundDisk(m.pods[uid], at)
 	case isBoundPath(at):
 		return path.Base(at), path.Base(path.Dir(path.Dir(at)))
 	}
@@ -152,6 +155,9 @@ func (m *model) blockVolumeOf(p *pod, v *v1.Volume) *blockVolume {
 			return &blockVolume{"/dev/" + use.driver + "/" + use.handle,
 				m.csiBlocks() + "/" + use.pv + "/dev/" + p.uid}
 		}
+	}
+	if d := m.volumes.diskOf(p.spec, v); d != nil {
+		return &blockVolume{d.node(), m.diskBlocks() + "/" + d.dir() + "/" + p.uid}
 	}
 	if pv := m.volumes.volumeOf(p.spec, v); pv != nil && pv.Spec.Local != nil {
 		return &blockVolume{pv.Spec.Local.Path, m.localBlocks() + "/" + pv.Name + "/" + p.uid}

@@ -167,7 +167,8 @@ var faultableCalls = func() []string {
 		"BindMount", "MountDevice", "MountNFS", "ListMounts",
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
 		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice",
-		"GetCredentials", "ReadDockerConfig", "MakeKey")
+		"GetCredentials", "ReadDockerConfig", "MakeKey",
+		"RunISCSIAdm", "FindISCSIDisks", "ScanSCSIHost", "RemoveISCSIDisks")
 }()
 
 // Calls returns the calls of the agent that have a response.

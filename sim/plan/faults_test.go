@@ -18,7 +18,7 @@ func TestFaultsCanApplyToEveryCall(t *testing.T) {
 		}
 		switch portOf(body) {
 		case world.PortCRI, world.PortFS, world.PortNetwork, world.PortHost,
-			world.PortPlugins, world.PortCSI, world.PortCredentials, world.PortAPI:
+			world.PortPlugins, world.PortCSI, world.PortSCSI, world.PortCredentials, world.PortAPI:
 			call := world.CallName(body)
 			hasNoResponse := call == "Watch" || call == "WatchObjects" ||
 				call == "UnwatchObjects" || call == "RecordEvent"

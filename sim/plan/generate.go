@@ -46,6 +46,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addPressures()
 	g.addPlugins()
 	g.addCSIDrivers()
+	g.addISCSI()
 	g.addTakeOver()
 	g.plan.Spec.Growths = s.Spec.Growths.draw(g.stream("growths"))
 	g.plan.Spec.AttachedMost = s.Spec.AttachedMost.draw(g.stream("attached most"))

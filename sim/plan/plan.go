@@ -50,6 +50,8 @@ type Spec struct {
 	// Objects exist at the API server, if the node has one, once an act has created them.
 	Objects []Object `json:"objects,omitempty"`
 
+	// ISCSI is the network of disks of the node. Nil: there is none.
+	ISCSI *ISCSI `json:"iscsi,omitempty"`
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths int `json:"growths,omitempty"`
 	// AttachedMost is how many volumes can be attached to the node at a time; zero: any number.
@@ -147,6 +149,7 @@ func (p *Plan) Validate() error {
 	for _, validate := range []func() error{
 		s.validateObjects, s.validateHappenings, s.validateExpectations, s.validateTakeOver,
 		func() error { return validateSigners(s.Signers) },
+		s.ISCSI.validate,
 	} {
 		if err := validate(); err != nil {
 			return err

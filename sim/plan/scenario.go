@@ -49,6 +49,7 @@ type ScenarioSpec struct {
 	TakeOver *TakeOverRange `json:"takeOver,omitempty"`
 	Plugins  PluginRange    `json:"plugins,omitempty"`
 	CSI      CSIRange       `json:"csi,omitempty"`
+	ISCSI    ISCSIRange     `json:"iscsi,omitempty"`
 	Objects  []Object       `json:"objects,omitempty"` // of the API server
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths Count `json:"growths,omitempty"`

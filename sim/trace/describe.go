@@ -71,6 +71,10 @@ func describe(body any) string {
 // describeOther describes the bodies that are not about containers and sandboxes of the runtime.
 func describeOther(body any) string {
 	switch b := body.(type) {
+	case *world.RunISCSIAdm:
+		return strings.Join(b.Args, " ")
+	case *world.ISCSIDisksFound:
+		return describeDisks(b)
 	case *runtimeapi.ImageStatusRequest:
 		return b.GetImage().GetImage()
 	case *runtimeapi.PullImageRequest:
@@ -129,6 +133,16 @@ func describeOther(body any) string {
 		return text
 	}
 	return describeContainer(body)
+}
+
+// describeDisks describes the sessions with a target, and their disks.
+func describeDisks(found *world.ISCSIDisksFound) string {
+	var sessions []string
+	for _, s := range found.Sessions {
+		sessions = append(sessions, fmt.Sprintf("host%d %s %s %s", s.Host,
+			strings.Join(s.Portals, ","), s.Iface, s.Device))
+	}
+	return strings.Join(sessions, "; ")
 }
 
 // describeContainer describes a client's request for a container or for the running pods, and the

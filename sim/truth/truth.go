@@ -59,6 +59,14 @@ const (
 
 	DeviceHeld     Kind = "DeviceHeld" // at Path: it is kept open
 	DeviceReleased Kind = "DeviceReleased"
+
+	// Kinds of facts about disks of a network: Source is a target, Path the portal of a session and
+	// NewPath its interface; of a disk Path is its device, and Source where it leads.
+	SessionOpened   Kind = "SessionOpened"
+	SessionClosed   Kind = "SessionClosed"
+	SessionRepeated Kind = "SessionRepeated" // a login to one that exists
+	DiskAppeared    Kind = "DiskAppeared"
+	DiskRemoved     Kind = "DiskRemoved"
 )
 
 // Kinds of facts about cgroups. Paths are directories below the root of the hierarchy.
@@ -106,6 +114,7 @@ var kinds = []Kind{
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
 	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
 	VolumeNotPublished, VolumeExpanded, DeviceHeld, DeviceReleased,
+	SessionOpened, SessionClosed, SessionRepeated, DiskAppeared, DiskRemoved,
 }
 
 // Causes of an exit, a kill or a stop.

@@ -37,12 +37,13 @@ const (
 	LaneCredential             // programs that provide credentials for images, each a process
 	LaneCSI                    // calls of CSI drivers, which may take minutes or hang
 	LaneKey                    // making private keys, each up to seconds of computation
+	LaneSCSI                   // commands for disks of a network, each a process that may hang
 	laneCount
 )
 
 var laneNames = [laneCount]string{"list", "observe", "act", "stop", "pull", "fs", "remove",
 	"measure", "tree", "probe", "stream", "host", "api", "status", "heartbeat", "host-path", "unmount",
-	"statfs", "plugin", "credential", "csi", "key"}
+	"statfs", "plugin", "credential", "csi", "key", "scsi"}
 
 func (l Lane) String() string { return laneNames[l] }
 
@@ -64,7 +65,8 @@ func objectLane(r world.Resource) Lane {
 // mayHang reports whether the operations of a lane may hang because of a file system or device that
 // the author of a pod has chosen, such as a share of a server that does not respond.
 func (l Lane) mayHang() bool {
-	return l == LaneHostPath || l == LaneUnmount || l == LaneStatfs || l == LaneTree
+	return l == LaneHostPath || l == LaneUnmount || l == LaneStatfs || l == LaneTree ||
+		l == LaneSCSI
 }
 
 // hostPathLane returns the lane of an operation on a path or device that may hang. What undoes a
@@ -133,6 +135,8 @@ func LaneOf(eff world.Effect) Lane {
 		return LaneCredential
 	case world.PortCSI:
 		return LaneCSI
+	case world.PortSCSI:
+		return LaneSCSI
 	default:
 		return LaneHost
 	}
@@ -160,6 +164,7 @@ var defaultLimits = Limits{
 		LaneRemove: 64, LaneMeasure: 16, LaneTree: 16, LaneProbe: 4096, LaneStream: 2, LaneHost: 64,
 		LaneAPI: 64, LaneStatus: 64, LaneHeartbeat: 4, LaneHostPath: 256, LaneUnmount: 64,
 		LaneStatfs: 32, LanePlugin: 256, LaneCredential: 16, LaneCSI: 256, LaneKey: 8,
+		LaneSCSI: 64,
 	},
 }
 

@@ -22,6 +22,7 @@ const (
 	scopeFilesystem                      // paths of the node whose file systems are measured
 	scopeAgentFiles                      // the agent's files, as trees
 	scopeCgroup                          // cgroups: a removal locks a tree, settings one cgroup
+	scopeTarget                          // the disks of a target of iSCSI
 )
 
 // lockedPaths are the paths that an operation changes, and the host path that it accesses. Reads of
@@ -40,6 +41,11 @@ func pathsToLock(eff world.Effect) lockedPaths {
 	case *world.MeasureFilesystem:
 		// A pod may name the same path and never have an answer, or wait long for a slot of its own.
 		return lockedPaths{{scope: scopeFilesystem, path: path.Clean(body.Path)}}
+	case *world.FindISCSIDisks:
+		return lockedPaths{{scope: scopeTarget, path: body.Target}}
+	case *world.RemoveISCSIDisks:
+		// The kernel may take long, and end it late: until then no disk of the target is found.
+		return lockedPaths{{scope: scopeTarget, path: body.Target}}
 	case *world.Rename:
 		return lockedPaths{agentPath(body.From), agentPath(body.To)}
 	case *world.Compress:

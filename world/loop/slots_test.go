@@ -40,6 +40,7 @@ var sampleBodies = [laneCount]func(n int) any{
 	LaneCredential: func(int) any { return &world.GetCredentials{} },
 	LaneKey:        func(int) any { return &world.MakeKey{} },
 	LaneCSI:        func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
+	LaneSCSI:       func(int) any { return &world.RunISCSIAdm{} },
 }
 
 // sharing drives a loop with one fake port, whose operations complete only when the test says so.
@@ -57,7 +58,8 @@ func newSharing(t *testing.T, limits Limits) *sharing {
 	s := &sharing{t: t, core: &scriptedCore{}, port: &recordingPort{}, now: t0}
 	ports := map[world.PortName]world.Port{}
 	for _, name := range []world.PortName{world.PortCRI, world.PortFS, world.PortAPI, world.PortHost,
-		world.PortNetwork, world.PortPlugins, world.PortCredentials, world.PortCSI} {
+		world.PortNetwork, world.PortPlugins, world.PortCredentials, world.PortCSI,
+		world.PortSCSI} {
 		ports[name] = s.port
 	}
 	s.loop = New(Options{Core: s.core, Limits: limits, Ports: ports})

@@ -87,8 +87,8 @@ func hostileKinds(pipe string) []hostileKind {
 		{"crash-loop", crashLoop(10), "main: waiting CrashLoopBackOff back-off ",
 			"BackOff: Back-off restarting failed container"},
 		{"unknown-volume", func(p *v1.Pod) {
-			addVolume(p, "foreign", v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{
-				TargetPortal: "192.0.2.1:3260", IQN: "iqn.2026-01.test:disk"}})
+			addVolume(p, "foreign", v1.VolumeSource{FC: &v1.FCVolumeSource{
+				WWIDs: []string{"3600508b400105e210000900000490000"}}})
 		}, "spec.volumes[0] (foreign)", "spec.volumes[0] (foreign)"},
 		{"pipe", func(p *v1.Pod) {
 			addVolume(p, "pipe", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: pipe,

@@ -1,0 +1,282 @@
+package scsi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// How a disk that no pod needs is taken from the node (DetachDisk and DetachBlockISCSIDisk
+// upstream).
+
+// Undo is how far a disk is undone since the last failure.
+type Undo struct {
+	TableSeen bool `json:"tableSeen,omitempty"` // nothing of it is mounted for a pod
+	DataRead  bool `json:"dataRead,omitempty"`  // what an earlier agent has written of it
+	// Sessions are those with the target, once that is known.
+	Known    bool                 `json:"known,omitempty"`
+	Sessions []world.ISCSISession `json:"sessions,omitempty"`
+	// Free is set once the mount table of the node was looked at after the unmount: nothing has the
+	// disk mounted. Busy are the hosts of sessions of which something else is.
+	Free    bool  `json:"free,omitempty"`
+	Busy    []int `json:"busy,omitempty"`
+	Removed bool  `json:"removed,omitempty"` // from the kernel
+	// Portals is how many portals are dealt with, and LoggedOut whether the next one is logged out of.
+	Portals   int  `json:"portals,omitempty"`
+	LoggedOut bool `json:"loggedOut,omitempty"`
+	IfaceGone bool `json:"ifaceGone,omitempty"`
+
+	// IsInUse is set while something is mounted that the agent waits for.
+	IsInUse  bool     `json:"isInUse,omitempty"`
+	Attempts Attempts `json:"attempts,omitzero"`
+}
+
+// hasStarted reports whether anything may have been undone.
+func (u *Undo) hasStarted() bool { return u.TableSeen }
+
+// undo issues the next operation that undoes a disk, and returns when to plan again.
+func (n *Node) undo(d *Disk, env *Env) time.Time {
+	u, at := &d.Undo, n.path(d)
+	switch {
+	case !u.TableSeen:
+		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: n.RootDir}, env)
+	case d.Mounted != "":
+		d.issueAt(at, subjectUndo, &world.Unmount{Path: at}, env)
+	case !d.Written && !u.DataRead:
+		// Only where nothing is mounted: what is in the disk is written by pods.
+		d.issue(subjectUndo, fsTimeout, &world.ReadFiles{Path: at + "/" + dataFile, FilesMax: 1,
+			BytesMax: dataMax}, env)
+	case !u.Known:
+		n.find(d, subjectUndo, env)
+	case !u.Free:
+		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: "/"}, env)
+	case !u.Removed && n.hasUnknownSharer(d):
+		return env.Effects.Now().Add(listedPeriod)
+	case !u.Removed:
+		if n.hasSameDisk(d) || !d.hasDisk() {
+			u.Removed = true
+			return n.undo(d, env)
+		}
+		d.Session = allSessions
+		d.issue(subjectUndo, removalTimeout, &world.RemoveISCSIDisks{Target: d.Source.Target,
+			LUN: d.Source.LUN}, env)
+	case u.Portals < len(d.Source.Portals):
+		return n.logOut(d, env)
+	case env.Effects.Now().Before(timer.Later(d.LateUntil, d.ScanUntil)):
+		// A session or a disk may still appear: all is looked at again then.
+		d.Undo = Undo{Attempts: Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
+		return d.Undo.Attempts.NotBefore
+	case !u.IfaceGone && d.Source.hasOwnIface():
+		d.command("", &world.RunISCSIAdm{Args: []string{"-m", "iface", "-I", d.Source.Iface, "-o",
+			"delete"}}, subjectUndo, env)
+	default:
+		d.Written, u.DataRead = false, true // also if it fails
+		d.issue(subjectUndo, fsTimeout, &world.RemoveTree{Path: at}, env)
+	}
+	return time.Time{}
+}
+
+// hasDisk reports whether the kernel has the disk.
+func (d *Disk) hasDisk() bool {
+	return slices.ContainsFunc(d.Undo.Sessions, func(s world.ISCSISession) bool {
+		return s.Device != ""
+	})
+}
+
+// hasSameDisk reports whether another disk of the node is the same logical unit, by another way or
+// in another mode. One that is undone as well may have left it to this one.
+func (n *Node) hasSameDisk(d *Disk) bool {
+	for _, o := range n.Disks { //ordered: whether there is one
+		if o != d && o.Source.Target == d.Source.Target && o.Source.LUN == d.Source.LUN &&
+			!o.Undo.Removed {
+			return true
+		}
+	}
+	return false
+}
+
+// hasUnknownSharer reports whether another disk of the target was found of which only the first
+// portal is known yet: its file is read once nothing is mounted there, or a pod says what it is.
+func (n *Node) hasUnknownSharer(d *Disk) bool {
+	for _, o := range n.Disks { //ordered: whether there is one
+		if o != d && o.Source.Target == d.Source.Target && o.Found && !o.Undo.DataRead {
+			return true
+		}
+	}
+	return false
+}
+
+// isShared reports whether another disk may need the session of a portal. One that is undone, and
+// has dealt with the portal already, leaves the session to this one: it did so because of this one.
+func (n *Node) isShared(d *Disk, portal string) bool {
+	for _, o := range n.Disks { //ordered: whether there is one
+		if o == d || o.Source.Target != d.Source.Target || o.Source.Iface != d.Source.Iface {
+			continue
+		}
+		at := slices.IndexFunc(o.Source.Portals, func(p string) bool { return samePortal(p, portal) })
+		if at >= 0 && at >= o.Undo.Portals {
+			return true
+		}
+	}
+	return false
+}
+
+// logOut logs out of the session of the next portal, unless something else needs it, and removes
+// its record.
+func (n *Node) logOut(d *Disk, env *Env) time.Time {
+	u := &d.Undo
+	portal := d.Source.Portals[u.Portals]
+	session := sessionOf(&d.Source, portal, u.Sessions)
+	if n.isShared(d, portal) || session != nil && slices.Contains(u.Busy, session.Host) {
+		u.Portals, u.LoggedOut = u.Portals+1, false
+		return n.undo(d, env)
+	}
+	node := []string{"-m", "node", "-p", portal, "-T", d.Source.Target, "-I", d.Source.Iface}
+	if !u.LoggedOut && session == nil {
+		u.LoggedOut = true
+	}
+	if !u.LoggedOut {
+		env.Effects.Log(world.LevelInfo, "Logging out of an iSCSI target", "target", d.Source.Target,
+			"portal", portal)
+		d.command(portal, &world.RunISCSIAdm{Args: append(node, "--logout")}, subjectUndo, env)
+	} else {
+		d.command(portal, &world.RunISCSIAdm{Args: append(node, "-o", "delete")}, subjectUndo, env)
+	}
+	return time.Time{}
+}
+
+// handleUndo applies the completion of an operation of undo. The state of Undo says which it was.
+func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
+	u := &d.Undo
+	d.Session = ""
+	ran, isRan := ev.Body.(*world.ISCSIAdmRan)
+	switch {
+	case isRan && ran.ExitCode != 0 && ran.ExitCode != world.ISCSINothingFound &&
+		ran.ExitCode != world.ISCSISessionNotFound:
+		ev.Err = world.Errorf(world.KindInternal, "RunISCSIAdm", "exit code %d: %s", ran.ExitCode,
+			strings.TrimSpace(ran.Output))
+	case ev.Err.Has(world.KindNotFound) && r.Call == "RunISCSIAdm" &&
+		(u.LoggedOut || u.Portals == len(d.Source.Portals)):
+		ev.Err = nil // without iscsiadm there are no records
+	case ev.Err.Has(world.KindNotFound) && r.Call == "ReadFiles":
+		ev.Err = nil // the agent has died before it has written it
+	}
+	if ev.Err != nil {
+		d.failUndo(ev.Err.Message, env)
+		return
+	}
+	switch {
+	case !u.TableSeen:
+		n.applyMounts(d, ev, env)
+	case d.Mounted != "":
+		d.Mounted = ""
+	case !d.Written && !u.DataRead:
+		u.DataRead = true
+		d.applyData(ev)
+	case !u.Known:
+		if found, isFound := ev.Body.(*world.ISCSIDisksFound); isFound {
+			u.Known, u.Sessions = true, found.Sessions
+		}
+	case !u.Free:
+		n.applyTable(d, ev, env)
+	case !u.Removed:
+		u.Removed = true
+	case u.Portals < len(d.Source.Portals) && !u.LoggedOut:
+		u.LoggedOut = true
+	case u.Portals < len(d.Source.Portals):
+		u.Portals, u.LoggedOut = u.Portals+1, false
+	case !u.IfaceGone && d.Source.hasOwnIface():
+		u.IfaceGone = true
+	default:
+		d.MayExist, d.Undo, d.Setup = false, Undo{}, Setup{}
+	}
+}
+
+// failUndo begins the back-off after a failure. Everything has to be looked at again.
+func (d *Disk) failUndo(problem string, env *Env) {
+	a := d.Undo.Attempts
+	if a.fail(env.Effects.Now(), problem); a.Failures == 1 {
+		env.Effects.Log(world.LevelWarning, "An iSCSI disk cannot be detached", "disk", d.Name, "err",
+			a.Problem)
+	}
+	d.Undo = Undo{Attempts: a}
+}
+
+// applyMounts applies the mount table of the kubelet's directories: as long as a pod has the file
+// system of the disk, or a file of its directory is mounted, it stays.
+func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
+	listed, isList := ev.Body.(*world.MountsListed)
+	if !isList {
+		return
+	}
+	at, device := n.path(d), ""
+	for i := range listed.Mounts {
+		switch m := &listed.Mounts[i]; {
+		case m.Path == at:
+			d.Mounted, device = Uncertain, m.Device
+		case d.Block && strings.HasPrefix(m.Path, at+"/"):
+			n.note(d, strings.TrimPrefix(m.Path, at+"/"))
+			return
+		}
+	}
+	for i := range listed.Mounts {
+		if m := &listed.Mounts[i]; device != "" && m.Device == device && m.Path != at {
+			d.failUndo(fmt.Sprintf("it is mounted at %s", m.Path), env)
+			d.Undo.IsInUse = true
+			return
+		}
+	}
+	d.Undo.TableSeen = true
+}
+
+// applyData applies what an earlier agent has written of a disk. Its file can be missing or torn.
+func (d *Disk) applyData(ev world.Event) {
+	read, isRead := ev.Body.(*world.FilesRead)
+	if !isRead || len(read.Files) != 1 {
+		return
+	}
+	s, isSource := decodeSource(read.Files[0].Data)
+	if !isSource || diskName(&s, d.Block) != d.Name {
+		return
+	}
+	for _, portal := range d.Source.Portals { // a use may have named others since
+		if !slices.Contains(s.Portals, portal) {
+			s.Portals = append(s.Portals, portal)
+		}
+	}
+	d.Source = s
+}
+
+// applyTable applies the mount table of the node, as it is after the unmount: no pod can get the
+// disk from then on. A mount that is there was made by a request that came late, or by an
+// administrator.
+func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
+	listed, isList := ev.Body.(*world.MountsListed)
+	if !isList {
+		return
+	}
+	mounted := map[string]string{} // a path, by file system
+	for i := range listed.Mounts {
+		mounted[listed.Mounts[i].Device] = listed.Mounts[i].Path
+	}
+	d.Undo.Busy = nil
+	for i := range d.Undo.Sessions {
+		s := &d.Undo.Sessions[i]
+		for _, number := range s.OfDisk {
+			if at := mounted[number]; at != "" && !n.hasSameDisk(d) {
+				d.failUndo(fmt.Sprintf("%s is mounted at %s", s.Device, at), env)
+				d.Undo.IsInUse = true
+				return
+			}
+		}
+		if slices.ContainsFunc(s.OfAny, func(number string) bool { return mounted[number] != "" }) {
+			d.Undo.Busy = append(d.Undo.Busy, s.Host)
+		}
+	}
+	d.Undo.Free = true
+}

@@ -1,0 +1,425 @@
+package scsi
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
+)
+
+// Disk is what is known of one disk.
+type Disk struct {
+	// Name is the directory of the disk below that of all disks:
+	//
+	//	iface-IFACE/PORTAL-TARGET-lun-LUN                its file system is mounted here
+	//	volumeDevices/iface-IFACE/PORTAL-TARGET-lun-LUN  it has a file for each pod
+	Name   string `json:"name"`
+	Block  bool   `json:"block,omitempty"`
+	Source Source `json:"source"`
+	// Found is set for a disk of an earlier agent, of which no pod has said yet what it is: only the
+	// name is known.
+	Found bool `json:"found,omitempty"`
+
+	Uses  map[string]*Use   `json:"uses,omitempty"`  // desired, by UID and name of the volume
+	Bound map[string]*Bound `json:"bound,omitempty"` // devices that may be bound, by UID of the pods
+
+	// MayExist is set once anything of the disk may be on the node.
+	MayExist bool  `json:"mayExist,omitempty"`
+	Mounted  State `json:"mounted,omitempty"` // of its file system, at the global path
+	// Written is set once this agent has written what the disk is.
+	Written bool  `json:"written,omitempty"`
+	Setup   Setup `json:"setup,omitzero"`
+	Undo    Undo  `json:"undo,omitzero"`
+
+	Op world.OpID `json:"op,omitempty"` // the one operation in flight
+	// Session is the portal whose session that operation is about; empty: about none.
+	Session string `json:"session,omitempty"`
+	// Outdated is set if sessions may have changed since the operation in flight was issued.
+	Outdated bool `json:"outdated,omitempty"`
+	// LateUntil is until when a command whose outcome is not known, or one of an earlier agent, may
+	// still have an effect.
+	LateUntil time.Time `json:"lateUntil,omitzero"`
+	// ScanUntil is until when disks of a scan may still appear; zero once all of them have.
+	ScanUntil time.Time `json:"scanUntil,omitzero"`
+	// User is the UID of the pod that has used it last, also after its end.
+	User string `json:"user,omitempty"`
+	// Secret is the secret that is watched for the disk.
+	Secret *world.WatchTarget `json:"secretTarget,omitempty"`
+}
+
+// State is how far something is done. A state is uncertain from the moment a call is issued.
+type State string
+
+// The states. Without a state, nothing is there.
+const (
+	Uncertain State = "Uncertain"
+	Done      State = "Done"
+)
+
+// Source is what a disk is, as iscsi.json has it.
+type Source struct {
+	Portals []string `json:"portals"` // with their ports; the first one is in the name
+	Target  string   `json:"target"`  // its IQN
+	LUN     int32    `json:"lun"`
+	// Iface is the interface of iscsiadm. With an initiator name it is one of the disk's own, which is
+	// made after BaseIface.
+	Iface     string `json:"iface"`
+	BaseIface string `json:"baseIface,omitempty"`
+	Initiator string `json:"initiator,omitempty"`
+	Volume    string `json:"volume,omitempty"` // the name of the volume, which is in that of Iface
+}
+
+// Use is that a pod needs a disk, and how.
+type Use struct {
+	UID      string `json:"uid"`
+	Volume   string `json:"volume"`   // the name in the spec of the pod
+	SpecName string `json:"specName"` // that of the PersistentVolume, or of an inline volume
+	Inline   bool   `json:"inline,omitempty"`
+	Block    bool   `json:"block,omitempty"`
+	Source   Source `json:"source"`
+	// Unique is the name of the volume in the status of the Node.
+	Unique   string   `json:"unique"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+	FSType   string   `json:"fsType,omitempty"`
+	Options  []string `json:"options,omitempty"` // for mounting it, sorted
+
+	DiscoveryCHAP bool                `json:"discoveryCHAP,omitempty"`
+	SessionCHAP   bool                `json:"sessionCHAP,omitempty"`
+	Secret        *v1.SecretReference `json:"secretRef,omitempty"`
+	// BindFailures is how often in a row the pod could not get what is set up.
+	BindFailures int `json:"bindFailures,omitempty"`
+
+	Since time.Time `json:"since,omitzero"`
+}
+
+// target identifies a use of a disk.
+func (u *Use) target() string { return u.UID + "/" + u.SpecName }
+
+// UseState is how far a use is.
+type UseState struct {
+	Ready  bool
+	Device string // of volumeMode Block: its path
+	// Problem is why it is not ready, as an event says it; empty if nothing has failed. Failures is
+	// how often in a row.
+	Problem  string
+	Failures int
+}
+
+// Attempts are the failures in a row of something.
+type Attempts struct {
+	Failures  int       `json:"failures,omitempty"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	Problem   string    `json:"problem,omitempty"` // the last failure
+}
+
+func (a *Attempts) fail(now time.Time, problem string) {
+	a.Failures++
+	a.NotBefore = now.Add(timer.Backoff(a.Failures, backoffFirst, backoffMax))
+	a.Problem = budget.CutMessage(problem)
+}
+
+// isWaiting reports whether the back-off has not passed, and notes its end in wake.
+func (a *Attempts) isWaiting(now time.Time, wake *time.Time) bool {
+	if !now.Before(a.NotBefore) {
+		return false
+	}
+	*wake = timer.Soonest(*wake, a.NotBefore)
+	return true
+}
+
+const (
+	blocksDir = "volumeDevices"
+	ifaceDir  = "iface-"
+	lunPart   = "-lun-"
+	dataFile  = "iscsi.json"
+)
+
+// diskName returns the name of a disk (makePDNameInternal upstream).
+func diskName(s *Source, block bool) string {
+	name := ifaceDir + s.Iface + "/" + s.Portals[0] + "-" + s.Target + lunPart + fmt.Sprint(s.LUN)
+	if block {
+		return blocksDir + "/" + name
+	}
+	return name
+}
+
+// sourceOfName returns what the name of a disk says of it (extractPortalAndIqn and extractIface
+// upstream); false if it is the name of no disk.
+func sourceOfName(name string) (s Source, isDisk bool) {
+	iface, disk, isDisk := strings.Cut(strings.TrimPrefix(name, blocksDir+"/"), "/")
+	if !isDisk || !strings.HasPrefix(iface, ifaceDir) {
+		return s, false
+	}
+	s.Iface = strings.TrimPrefix(iface, ifaceDir)
+	at := strings.LastIndex(disk, lunPart)
+	if at < 0 {
+		return s, false
+	}
+	if _, err := fmt.Sscanf(disk[at+len(lunPart):], "%d", &s.LUN); err != nil {
+		return s, false
+	}
+	for _, kind := range targetKinds {
+		if portal, target, isOf := strings.Cut(disk[:at], "-"+kind); isOf {
+			s.Portals, s.Target = []string{portal}, kind+target
+			return s, checkSource(&s) == "" && diskName(&s, strings.HasPrefix(name, blocksDir)) == name
+		}
+	}
+	return s, false
+}
+
+func (n *Node) path(d *Disk) string { return n.Dir + "/" + d.Name }
+
+// GlobalPath returns where the file system of a disk is mounted for all pods.
+func GlobalPath(rootDir string, u *Use) string {
+	n := NewNode(rootDir)
+	return n.Dir + "/" + diskName(&u.Source, u.Block)
+}
+
+// BoundPath returns the file to which the device of a disk is bound for a pod.
+func BoundPath(rootDir string, u *Use) string { return GlobalPath(rootDir, u) + "/" + u.UID }
+
+// LinkPath returns the link to a device, below the directory of its pod.
+func LinkPath(podDir, specName string) string { return linksDir(podDir) + "/" + specName }
+
+func linksDir(podDir string) string { return podDir + "/volumeDevices/kubernetes.io~iscsi" }
+
+// MountPath returns where a pod has the file system of a disk.
+func MountPath(podDir, specName string) string {
+	return podDir + "/volumes/kubernetes.io~iscsi/" + specName
+}
+
+// The bounds of disks.
+const (
+	disksMax = 1024
+	// A pod with disksSmallMax disks gets no more if there are disksLargeMax on the node.
+	disksSmallMax = 8
+	disksLargeMax = disksMax / 4 * 3
+)
+
+// checkRoom returns an error if the node takes no more disks for a pod.
+func (n *Node) checkRoom(uid string) error {
+	switch {
+	case len(n.Disks) >= disksMax:
+		return fmt.Errorf("the node has %d iSCSI disks, and can have no more", disksMax)
+	case len(n.Disks) >= disksLargeMax && len(n.Owners[uid]) >= disksSmallMax:
+		return fmt.Errorf("the node has %d iSCSI disks, and the rest is for pods with at most %d",
+			disksLargeMax, disksSmallMax)
+	}
+	return nil
+}
+
+// Use declares that a pod uses a disk, and returns how far that is. A change is a reason to plan
+// the disk.
+func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
+	if problem := u.check(); problem != "" {
+		return UseState{Problem: u.problem("WaitForAttach", problem), Failures: 1}, false
+	}
+	name := diskName(&u.Source, u.Block)
+	d := n.Disks[name]
+	if d == nil {
+		if err := n.checkRoom(u.UID); err != nil {
+			return UseState{Problem: u.problem("WaitForAttach", err.Error()), Failures: 1}, false
+		}
+		d = n.add(name, u.Source)
+	}
+	if d.Found {
+		d.Source, d.Found = u.Source, false
+	}
+	known := d.Uses[u.target()]
+	if known == nil {
+		u.Since = now
+		if d.Uses == nil {
+			d.Uses = map[string]*Use{}
+		}
+		d.User, d.Uses[u.target()], known, changed = u.UID, &u, &u, true
+		n.addOwner(u.UID, name)
+		if d.Block { // the sessions may be others by now
+			d.Setup.restart()
+		}
+		if b := d.Bound[u.UID]; b != nil {
+			b.Released, b.Removal = false, Removal{Op: b.Removal.Op}
+		}
+	}
+	if u.BindFailures > known.BindFailures { // it may not be there any more
+		changed = true
+		d.weaken()
+	}
+	known.BindFailures = u.BindFailures
+	state = d.stateOf(known)
+	if state.Ready && d.Block { // the pod is about to bind it
+		n.note(d, u.UID)
+	}
+	return state, changed
+}
+
+// weaken notes that it has to be looked at what is there.
+func (d *Disk) weaken() {
+	if d.Mounted == Done {
+		d.Mounted = Uncertain
+	}
+	d.Setup.restart()
+}
+
+func (n *Node) add(name string, s Source) *Disk {
+	if n.Disks == nil {
+		n.Disks = map[string]*Disk{}
+	}
+	n.Disks[name] = &Disk{Name: name, Block: strings.HasPrefix(name, blocksDir+"/"), Source: s}
+	return n.Disks[name]
+}
+
+// problem returns a failure of a step in the kubelet's words.
+func (u *Use) problem(step, problem string) string {
+	kind := "MountVolume."
+	if u.Block {
+		kind = "MapVolume."
+	}
+	return fmt.Sprintf("%s%s failed for volume %q : %s", kind, step, budget.Cut(u.SpecName,
+		world.NameBytesMax), problem)
+}
+
+func (d *Disk) stateOf(u *Use) UseState {
+	state := UseState{Ready: d.isReady()}
+	switch {
+	case state.Ready:
+		state.Device = d.Setup.Device
+	case d.Setup.Attempts.Problem != "":
+		state.Problem = u.problem(cmp.Or(d.Setup.FailedStep, "WaitForAttach"), d.Setup.Attempts.Problem)
+		state.Failures = d.Setup.Attempts.Failures
+	}
+	return state
+}
+
+// isReady reports whether pods can get the disk.
+func (d *Disk) isReady() bool {
+	if d.Undo.hasStarted() {
+		return false
+	}
+	if d.Block {
+		return d.Setup.Device != ""
+	}
+	return d.Mounted == Done
+}
+
+// isGone reports whether nothing is desired of a disk, and nothing is left of it.
+func (d *Disk) isGone() bool {
+	return d.Op == 0 && len(d.Uses) == 0 && len(d.Bound) == 0 && !d.MayExist
+}
+
+// UseStateOf returns how far a declared use is; the zero state if it is not declared.
+func (n *Node) UseStateOf(u *Use) UseState {
+	if u.check() == "" {
+		if d := n.Disks[diskName(&u.Source, u.Block)]; d != nil && d.Uses[u.target()] != nil {
+			return d.stateOf(d.Uses[u.target()])
+		}
+	}
+	return UseState{}
+}
+
+// Release takes back the uses of a pod: those of devices, and, once it has unmounted its file
+// systems, those of them. It returns the names of the disks that are to be planned for that, and
+// whether any device is, or may be, bound for the pod.
+func (n *Node) Release(uid string, hasUnmounted bool) (changed []string, held bool) {
+	for _, name := range slices.Clone(n.Owners[uid]) {
+		d := n.Disks[name]
+		if !d.Block && !hasUnmounted {
+			continue
+		}
+		before := len(d.Uses)
+		maps.DeleteFunc(d.Uses, func(_ string, u *Use) bool { return u.UID == uid })
+		isChanged := len(d.Uses) < before
+		if b := d.Bound[uid]; b != nil && !b.Released {
+			b.Released, isChanged = true, true
+		}
+		if isChanged {
+			changed = append(changed, name)
+		}
+		n.dropOwner(d, uid)
+	}
+	return changed, n.Holds(uid)
+}
+
+// Holds reports whether any device is, or may be, bound for a pod.
+func (n *Node) Holds(uid string) bool {
+	if !n.Search.Complete {
+		return true
+	}
+	return slices.ContainsFunc(n.Owners[uid], func(name string) bool {
+		return n.Disks[name].Bound[uid] != nil
+	})
+}
+
+// addOwner notes that a disk has a use, or a device that may be bound, of a pod.
+func (n *Node) addOwner(uid, name string) {
+	if n.Owners == nil {
+		n.Owners = map[string][]string{}
+	}
+	if i, found := slices.BinarySearch(n.Owners[uid], name); !found {
+		n.Owners[uid] = slices.Insert(n.Owners[uid], i, name)
+	}
+}
+
+// dropOwner removes the note of addOwner if a pod has nothing of a disk any more.
+func (n *Node) dropOwner(d *Disk, uid string) {
+	if d.Bound[uid] != nil || slices.ContainsFunc(d.sortedUses(), func(u *Use) bool {
+		return u.UID == uid
+	}) {
+		return
+	}
+	if i, found := slices.BinarySearch(n.Owners[uid], d.Name); found {
+		n.Owners[uid] = slices.Delete(n.Owners[uid], i, i+1)
+	}
+	if len(n.Owners[uid]) == 0 {
+		delete(n.Owners, uid)
+	}
+}
+
+// sortedUses returns the uses by their targets. The first one decides how a disk is set up.
+func (d *Disk) sortedUses() []*Use {
+	var uses []*Use
+	for _, target := range slices.Sorted(maps.Keys(d.Uses)) {
+		uses = append(uses, d.Uses[target])
+	}
+	return uses
+}
+
+// firstUse returns the use whose parameters a disk is set up with; another one after each failure,
+// so that the author of one pod cannot keep another from the disk by wrong ones.
+func (d *Disk) firstUse() *Use {
+	uses := d.sortedUses()
+	return uses[d.Setup.Attempts.Failures%len(uses)]
+}
+
+// NoteUnmount returns the names of the disks that may be undone now, as something was unmounted.
+func (n *Node) NoteUnmount() (changed []string) {
+	for _, name := range slices.Sorted(maps.Keys(n.Disks)) {
+		if d := n.Disks[name]; d.Undo.IsInUse {
+			d.Undo = Undo{}
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// uniqueNames returns the names that the status of the Node may have for a disk: the port of a
+// portal need not be written.
+func (d *Disk) uniqueNames() []string {
+	portal := d.Source.Portals[0]
+	rest := fmt.Sprintf(":%s:%d", d.Source.Target, d.Source.LUN)
+	return []string{pluginName + portal + rest,
+		pluginName + strings.TrimSuffix(portal, ":"+portDefault) + rest}
+}
+
+// Names returns the names of all disks, sorted.
+func (n *Node) Names() []string { return slices.Sorted(maps.Keys(n.Disks)) }
+
+// DiskName returns the name of the disk that is used.
+func (u *Use) DiskName() string { return diskName(&u.Source, u.Block) }

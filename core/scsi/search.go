@@ -1,0 +1,155 @@
+package scsi
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
+)
+
+// Search is the search for the disks of earlier agents, or kubelets: by the mount table, and by
+// directories, since after a loss of power nothing is mounted, and the directories are there. A
+// machine on which no disk was ever set up is not searched.
+type Search struct {
+	Complete   bool            `json:"complete,omitempty"`
+	Op         world.OpID      `json:"op,omitempty"`
+	MountsSeen bool            `json:"mountsSeen,omitempty"`
+	Mounts     map[string]bool `json:"mounts,omitempty"` // the paths below the directory of disks
+	Dirs       []string        `json:"dirs,omitempty"`   // below it, which are to be listed
+	Attempts   Attempts        `json:"attempts,omitzero"`
+}
+
+// Start begins the search, if there is anything to be found.
+func (n *Node) Start(hasVolumes bool) {
+	n.Search.Complete = !hasVolumes
+	if hasVolumes {
+		n.Search.Dirs = []string{""}
+	}
+}
+
+// PlanSearch issues the next operation of the search, and returns when to plan again.
+func (n *Node) PlanSearch(env *Env) time.Time {
+	s := &n.Search
+	var wake time.Time
+	if s.Complete || s.Op != 0 || s.Attempts.isWaiting(env.Effects.Now(), &wake) {
+		return wake
+	}
+	var body any = &world.ListMounts{Path: n.RootDir}
+	if s.MountsSeen {
+		body = &world.ListDir{Path: strings.TrimSuffix(n.Dir+"/"+s.Dirs[0], "/")}
+	}
+	s.Op = env.Effects.Issue(SearchOwner, "", fsTimeout, body)
+	return wake
+}
+
+// HandleSearchCompletion applies what was found. What does not exist has nothing to be found.
+func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
+	s := &n.Search
+	s.Op = 0
+	mounts, isTable := ev.Body.(*world.MountsListed)
+	dir, isDir := ev.Body.(*world.DirListed)
+	if ev.Err == nil && (s.MountsSeen && !isDir || !s.MountsSeen && !isTable) {
+		ev.Err = world.Errorf(world.KindInternal, "ListDir", "answered with another message")
+	}
+	switch {
+	case ev.Err != nil && !(s.MountsSeen && ev.Err.Has(world.KindNotFound)):
+		if s.Attempts.fail(ev.Time, ev.Err.Message); s.Attempts.Failures == 1 {
+			env.Effects.Log(world.LevelWarning, "Failed to look for iSCSI disks", "err", ev.Err.Message)
+		}
+		return
+	case isTable:
+		s.MountsSeen = true
+		for i := range mounts.Mounts {
+			if name, isBelow := strings.CutPrefix(mounts.Mounts[i].Path, n.Dir+"/"); isBelow {
+				if s.Mounts == nil {
+					s.Mounts = map[string]bool{}
+				}
+				s.Mounts[name] = true
+			}
+		}
+	default:
+		at := s.Dirs[0]
+		s.Dirs = s.Dirs[1:]
+		if isDir {
+			n.applyDir(at, dir.Entries, ev.Time)
+		}
+	}
+	s.Attempts = Attempts{}
+	if len(s.Dirs) > 0 {
+		return
+	}
+	*s = Search{Complete: true}
+	for _, name := range n.Names() {
+		env.Enqueue(DiskKey(name))
+	}
+	env.EnqueuePods()
+	env.ReportsInUse()
+}
+
+// applyDir applies a directory: that of all disks or all block disks, of an interface, or of a
+// block disk, which has a file for each pod.
+func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
+	for _, entry := range entries {
+		name := strings.TrimPrefix(at+"/"+entry.Name, "/")
+		_, isDisk := sourceOfName(name)
+		switch {
+		case n.Disks[at] != nil:
+			if entry.Name != dataFile {
+				n.note(n.Disks[at], entry.Name)
+				n.Disks[at].Bound[entry.Name].Mounted = n.Search.Mounts[name]
+			}
+		case isDisk && entry.Directory:
+			n.addFound(name, now)
+		case entry.Directory && (name == blocksDir || strings.HasPrefix(entry.Name, ifaceDir)):
+			n.Search.Dirs = append(n.Search.Dirs, name)
+		}
+	}
+}
+
+// addFound adds a disk that was found.
+func (n *Node) addFound(name string, now time.Time) {
+	s, _ := sourceOfName(name)
+	d := n.add(name, s)
+	d.Found, d.MayExist, d.LateUntil = true, true, now.Add(lateMax)
+	if n.Search.Mounts[name] {
+		d.Mounted = Done
+	}
+	if d.Block {
+		n.Search.Dirs = append(n.Search.Dirs, name)
+	}
+}
+
+// VolumesInUse returns the names of the volumes that are not to be detached from the node, sorted.
+// Those that the Node names stay while it is searched. Of a disk that was found only a part of the
+// name is known: the Node may have it with or without the port.
+func (n *Node) VolumesInUse(node *v1.Node) (names []v1.UniqueVolumeName) {
+	add := func(name string) {
+		if !slices.Contains(names, v1.UniqueVolumeName(name)) {
+			names = append(names, v1.UniqueVolumeName(name))
+		}
+	}
+	for _, name := range n.Names() {
+		d := n.Disks[name]
+		for _, u := range d.sortedUses() {
+			add(u.Unique)
+		}
+		if len(d.Uses) > 0 || !d.MayExist {
+			continue
+		}
+		for _, named := range node.Status.VolumesInUse {
+			if slices.Contains(d.uniqueNames(), string(named)) {
+				add(string(named))
+			}
+		}
+	}
+	for _, named := range node.Status.VolumesInUse {
+		if !n.Search.Complete && strings.HasPrefix(string(named), pluginName) {
+			add(string(named))
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,174 @@
+package scsi
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"seedlet.dev/world"
+)
+
+// kernel is what the kernel has of sessions and disks. The layout is that of
+// drivers/scsi/scsi_transport_iscsi.c: an iSCSI host has one session, which has connections, and
+// the target and the channel of its disks are always 0.
+type kernel struct{ sys, dev string }
+
+// iscsiSession is a session, with its directory.
+type iscsiSession struct {
+	host int
+	dir  string
+}
+
+// sessions returns the sessions with a target, sorted by host. One that goes meanwhile is left out.
+func (k kernel) sessions(target string) ([]iscsiSession, error) {
+	hosts, err := os.ReadDir(filepath.Join(k.sys, "class/iscsi_host"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the module is not loaded
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []iscsiSession
+	for _, h := range hosts {
+		number, err := strconv.Atoi(strings.TrimPrefix(h.Name(), "host"))
+		if err != nil {
+			continue
+		}
+		dirs, _ := filepath.Glob(filepath.Join(k.sys, "class/iscsi_host", h.Name(), "device/session*"))
+		for _, dir := range dirs {
+			if attribute(dir, "iscsi_session", filepath.Base(dir), "targetname") == target {
+				found = append(found, iscsiSession{number, dir})
+			}
+		}
+	}
+	slices.SortFunc(found, func(x, y iscsiSession) int { return x.host - y.host })
+	return found, nil
+}
+
+// attribute returns the text of an attribute; empty if there is none.
+func attribute(parts ...string) string {
+	data, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// portals returns the addresses of the connections of a session.
+func (s iscsiSession) portals() (portals []string) {
+	dirs, _ := filepath.Glob(filepath.Join(s.dir, "connection*"))
+	for _, dir := range dirs {
+		at := filepath.Join(dir, "iscsi_connection", filepath.Base(dir))
+		for _, kind := range []string{"", "persistent_"} {
+			address, port := attribute(at, kind+"address"), attribute(at, kind+"port")
+			if portal := net.JoinHostPort(address, port); address != "" && port != "" &&
+				!slices.Contains(portals, portal) {
+				portals = append(portals, portal)
+			}
+		}
+	}
+	return portals
+}
+
+// iface returns the interface of iscsiadm of a session; empty if it is not known.
+func (s iscsiSession) iface() string {
+	name := attribute(s.dir, "iscsi_session", filepath.Base(s.dir), "ifacename")
+	if strings.HasPrefix(name, "<") || strings.HasPrefix(name, "(") { // as "<NULL>"
+		return ""
+	}
+	return name
+}
+
+// block returns the directory of the block device of a logical unit; empty if there is none.
+func (s iscsiSession) block(lun int32) string {
+	dirs, _ := filepath.Glob(filepath.Join(s.dir, fmt.Sprintf("target%d:0:0/%d:0:0:%d/block/*", s.host,
+		s.host, lun)))
+	if len(dirs) == 0 {
+		return ""
+	}
+	return dirs[0]
+}
+
+// find finds the sessions with a target, and their disks.
+func (k kernel) find(m *world.FindISCSIDisks) (*world.ISCSIDisksFound, error) {
+	sessions, err := k.sessions(m.Target)
+	if err != nil {
+		return nil, err
+	}
+	found := &world.ISCSIDisksFound{}
+	for _, s := range sessions {
+		is := world.ISCSISession{Host: s.host, Portals: s.portals(), Iface: s.iface()}
+		all, _ := filepath.Glob(filepath.Join(s.dir, fmt.Sprintf("target%d:0:0/*/block/*", s.host)))
+		for _, dir := range all {
+			is.OfAny = append(is.OfAny, k.numbers(dir, 0)...)
+		}
+		if dir := s.block(m.LUN); dir != "" {
+			is.Device = filepath.Join(k.dev, filepath.Base(dir))
+			is.OfDisk = k.numbers(dir, 0)
+			if name := k.multipath(dir); name != "" {
+				is.Multipath = filepath.Join(k.dev, name)
+			}
+		}
+		found.Sessions = append(found.Sessions, is)
+	}
+	return found, nil
+}
+
+// holdersDepthMax bounds how many devices can be on top of each other.
+const holdersDepthMax = 8
+
+// numbers returns the device numbers of a block device, of its partitions, and of what is on top of
+// them, as multipath devices and logical volumes.
+func (k kernel) numbers(block string, depth int) (numbers []string) {
+	if number := attribute(block, "dev"); number != "" {
+		numbers = append(numbers, number)
+	}
+	if depth >= holdersDepthMax {
+		return numbers
+	}
+	parts, _ := filepath.Glob(filepath.Join(block, "*", "partition"))
+	for _, part := range parts {
+		numbers = append(numbers, k.numbers(filepath.Dir(part), depth+1)...)
+	}
+	holders, _ := os.ReadDir(filepath.Join(block, "holders"))
+	for _, holder := range holders {
+		numbers = append(numbers, k.numbers(filepath.Join(k.sys, "class/block", holder.Name()),
+			depth+1)...)
+	}
+	return numbers
+}
+
+// multipath returns the name of the device of multipathd on top of a block device; empty if there
+// is none.
+func (k kernel) multipath(block string) string {
+	holders, _ := os.ReadDir(filepath.Join(block, "holders"))
+	for _, holder := range holders {
+		uuid := attribute(k.sys, "class/block", holder.Name(), "dm/uuid")
+		if strings.HasPrefix(holder.Name(), "dm-") && strings.HasPrefix(uuid, "mpath-") {
+			return holder.Name()
+		}
+	}
+	return ""
+}
+
+// scan has the kernel look for a logical unit (scanOneLun in pkg/volume/iscsi): a scan of the whole
+// host would bring disks that no volume is, and that may go without notice.
+func (k kernel) scan(m *world.ScanSCSIHost) error {
+	return writeAttribute(fmt.Sprintf("0 0 %d", m.LUN), k.sys, "class/scsi_host",
+		fmt.Sprintf("host%d", m.Host), "scan")
+}
+
+func writeAttribute(text string, parts ...string) error {
+	f, err := os.OpenFile(filepath.Join(parts...), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}

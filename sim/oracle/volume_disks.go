@@ -1,0 +1,283 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// disks fires when a disk of a network goes, by a command of the agent, while it is mounted or
+// bound anywhere; when the file system of one is unmounted for the node while a pod has it; when
+// the agent writes a file into one; and when it logs in to a session that it has, though nothing
+// kept it from knowing of it. That a container sees its disk, and no other, is checked by the
+// oracles claims, volumes and devices, and what is left in the end by progress.
+type disks struct{}
+
+func (*disks) describe() Entry {
+	return Entry{"disks", "A disk of a network stays for as long as anything has it mounted, pods " +
+		"let go of it before the node does, nothing is written into it, and a session is logged in to " +
+		"once, however many pods need it."}
+}
+
+func (*disks) checkFact(m *model, f *truth.Fact) *finding {
+	switch f.Kind {
+	case truth.DiskRemoved:
+		if f.Cause != "" {
+			return nil
+		}
+		for i := range m.volumes.mounts {
+			if at := &m.volumes.mounts[i]; at.isOfDisk(f.Source) {
+				return findingf("%s was removed while it is mounted at %s", f.Source, at.path)
+			}
+		}
+	case truth.Unmounted:
+		return m.findUnmountedBelow(f)
+	case truth.PathWritten:
+		if at := m.volumes.lookup(f.Path); f.Cause == "" && strings.HasPrefix(at.source, "/dev/iscsi/") {
+			return findingf("the agent has written %s, which is %s of %s", f.Path, at.path, at.source)
+		}
+	case truth.SessionRepeated:
+		from := f.Time.Add(-sessionsKnown)
+		if m.agentStartedAt.Before(from) && !m.anyFaultPossible(from, f.Time, diskCalls...) {
+			return findingf("a login to %s at %s, where the node has a session", f.Source, f.Path)
+		}
+	}
+	return nil
+}
+
+// sessionsKnown is after which time without a fault the agent knows its sessions: a login that was
+// killed may have its effect for a while.
+const sessionsKnown = 10 * time.Minute
+
+var diskCalls = []string{"RunISCSIAdm", "FindISCSIDisks", "ScanSCSIHost", "RemoveISCSIDisks"}
+
+// isOfDisk reports whether a mount is of the file system of a disk, or of its device.
+func (at *mounted) isOfDisk(node string) bool { return at.source == node || at.within == node }
+
+// findUnmountedBelow returns that the mount of a disk for the whole node went before that of a pod.
+func (m *model) findUnmountedBelow(f *truth.Fact) *finding {
+	if f.Cause != "" || !isWithin(f.Path, m.diskDir()) {
+		return nil
+	}
+	source := m.volumes.lookup(f.Path).source
+	for i := range m.volumes.mounts {
+		if at := &m.volumes.mounts[i]; source != nodeDisk && at.source == source &&
+			isWithin(at.path, m.opts.PodsDir) {
+			return findingf("%s was unmounted from %s while it is mounted at %s", source, f.Path, at.path)
+		}
+	}
+	return nil
+}
+
+// lateDisksBound is how long after a fault, or its start, an agent may detach disks: it looks for
+// sessions that a killed login may still open, and backs off by two minutes.
+const lateDisksBound = 10 * time.Minute
+
+// detachesDisk reports whether a request is one of those that take disks from the node, and may be
+// late.
+func (m *model) detachesDisk(now time.Time, request any) bool {
+	if now.Sub(later(later(m.healedAt, m.lastFault(now)), m.agentStartedAt)) > lateDisksBound {
+		return false
+	}
+	switch r := request.(type) {
+	case *world.RunISCSIAdm, *world.FindISCSIDisks, *world.RemoveISCSIDisks, *world.ListMounts:
+		return true
+	case *world.Unmount:
+		return isWithin(r.Path, m.diskDir())
+	case *world.ReadFiles:
+		return isWithin(r.Path, m.diskDir())
+	case *world.RemoveTree:
+		return isWithin(r.Path, m.diskDir())
+	}
+	return false
+}
+
+// diskDir returns the directory of the volumes of the kind iscsi.
+func (m *model) diskDir() string {
+	return path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/iscsi"
+}
+
+// diskBlocks returns the directory of those of volumeMode Block.
+func (m *model) diskBlocks() string { return m.diskDir() + "/volumeDevices" }
+
+// disk is a disk that a volume names.
+type disk struct {
+	target, portal, iface, name string
+	lun                         int32
+	block, readOnly             bool
+	secret                      *v1.SecretReference
+}
+
+// diskOf returns the disk that a volume of a pod names; nil if it names none, or is not known.
+func (o *volumeModel) diskOf(pod *v1.Pod, v *v1.Volume) *disk {
+	if s := v.ISCSI; s != nil {
+		d := &disk{target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface, name: v.Name,
+			lun: s.Lun, readOnly: s.ReadOnly}
+		if s.SecretRef != nil {
+			d.secret = &v1.SecretReference{Namespace: pod.Namespace, Name: s.SecretRef.Name}
+		}
+		return d.completed(s.InitiatorName)
+	}
+	pv := o.volumeOf(pod, v)
+	if pv == nil || pv.Spec.ISCSI == nil {
+		return nil
+	}
+	s := pv.Spec.ISCSI
+	_, readOnly := claimName(pod, v)
+	d := &disk{target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface, name: pv.Name,
+		lun: s.Lun, readOnly: readOnly, secret: s.SecretRef,
+		block: *pv.Spec.VolumeMode == v1.PersistentVolumeBlock}
+	return d.completed(s.InitiatorName)
+}
+
+// completed returns a disk with what its volume leaves out.
+func (d *disk) completed(initiator *string) *disk {
+	if !strings.Contains(d.portal, ":") {
+		d.portal += ":3260"
+	}
+	if d.iface == "" {
+		d.iface = "default"
+	}
+	if initiator != nil {
+		d.iface = d.portal + ":" + d.name
+	}
+	return d
+}
+
+// node returns where the devices of the disk lead.
+func (d *disk) node() string { return fmt.Sprintf("/dev/iscsi/%s-lun-%d", d.target, d.lun) }
+
+// dir returns the directory of the disk below that of all disks of its mode.
+func (d *disk) dir() string {
+	return fmt.Sprintf("iface-%s/%s-%s-lun-%d", d.iface, d.portal, d.target, d.lun)
+}
+
+// backing returns what the disk is mounted from for a pod.
+func (d *disk) backing(podDir string) *backing {
+	return &backing{place{d.node(), "/"}, podDir + "/volumes/kubernetes.io~iscsi/" + d.name, d.name,
+		d.readOnly}
+}
+
+// boundDisk returns the name of the volume whose device is to be bound to a path for a pod; empty
+// if there is none.
+func (m *model) boundDisk(p *pod, at string) string {
+	if p == nil {
+		return ""
+	}
+	for _, spec := range p.specs {
+		for i := range spec.Spec.Volumes {
+			if d := m.volumes.diskOf(spec, &spec.Spec.Volumes[i]); d != nil && d.block &&
+				at == m.diskBlocks()+"/"+d.dir()+"/"+p.uid {
+				return d.name
+			}
+		}
+	}
+	return ""
+}
+
+// diskModel is which sessions and disks the node has.
+type diskModel struct {
+	sessions map[string]bool // "TARGET PORTAL IFACE"
+	devices  map[string]int  // by node: from how many sessions
+}
+
+func (o *diskModel) apply(f *truth.Fact) {
+	name := f.Source + " " + f.Path + " " + f.NewPath
+	switch f.Kind {
+	case truth.SessionOpened:
+		if o.sessions == nil {
+			o.sessions, o.devices = map[string]bool{}, map[string]int{}
+		}
+		o.sessions[name] = true
+	case truth.SessionClosed:
+		delete(o.sessions, name)
+	case truth.DiskAppeared:
+		o.devices[f.Source]++
+	case truth.DiskRemoved:
+		if o.devices[f.Source]--; o.devices[f.Source] == 0 {
+			delete(o.devices, f.Source)
+		}
+	}
+}
+
+// neededDisks returns the disks that pods need which are desired and have not ended.
+func (m *model) neededDisks() (needed []*disk) {
+	for _, p := range m.podsInOrder {
+		if p.spec == nil || p.hasEnded() {
+			continue
+		}
+		for i := range p.spec.Spec.Volumes {
+			if d := m.volumes.diskOf(p.spec, &p.spec.Spec.Volumes[i]); d != nil {
+				needed = append(needed, d)
+			}
+		}
+	}
+	return needed
+}
+
+// unsettledDisks returns which sessions, disks and directories the node has although no pod needs
+// them.
+func (m *model) unsettledDisks() (lines []string) {
+	if len(m.disks.sessions) == 0 && m.opts.ListFiles == nil {
+		return nil
+	}
+	needed := m.neededDisks()
+	for _, name := range slices.Sorted(maps.Keys(m.disks.sessions)) {
+		f := strings.Fields(name)
+		if !slices.ContainsFunc(needed, func(d *disk) bool {
+			return d.target == f[0] && d.iface == f[2]
+		}) {
+			lines = append(lines, "no pod needs the session "+name)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(m.disks.devices)) {
+		if !slices.ContainsFunc(needed, func(d *disk) bool { return d.node() == node }) {
+			lines = append(lines, "no pod needs the disk "+node)
+		}
+	}
+	if m.opts.ListFiles == nil {
+		return lines
+	}
+	for _, block := range []bool{false, true} {
+		lines = append(lines, m.unsettledDiskDirs(block, needed)...)
+	}
+	return lines
+}
+
+// unsettledDiskDirs returns the directories of disks, of one mode, that no pod needs, and the files
+// for pods in them that have ended.
+func (m *model) unsettledDiskDirs(block bool, needed []*disk) (lines []string) {
+	dir := m.diskDir()
+	if block {
+		dir = m.diskBlocks()
+	}
+	for iface := range m.opts.ListFiles(dir) {
+		if !strings.HasPrefix(iface.Name, "iface-") {
+			continue
+		}
+		for of := range m.opts.ListFiles(dir + "/" + iface.Name) {
+			name := iface.Name + "/" + of.Name
+			if !slices.ContainsFunc(needed, func(d *disk) bool {
+				return d.block == block && d.dir() == name
+			}) {
+				lines = append(lines, fmt.Sprintf("no pod needs %s/%s", dir, name))
+				continue
+			}
+			for file := range m.opts.ListFiles(dir + "/" + name) {
+				if p := m.pods[file.Name]; block && file.Name != "iscsi.json" &&
+					(p == nil || p.spec == nil || p.hasEnded()) {
+					lines = append(lines, fmt.Sprintf("no pod needs %s/%s/%s", dir, name, file.Name))
+				}
+			}
+		}
+	}
+	return lines
+}

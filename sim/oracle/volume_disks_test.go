@@ -1,0 +1,128 @@
+package oracle
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/sim/truth"
+)
+
+// diskScript is a pod with an iSCSI volume of its own, and what happens to its disk.
+type diskScript struct{ *script }
+
+const (
+	diskTarget = "iqn.2026-11.test:t"
+	diskNode   = "/dev/iscsi/" + diskTarget + "-lun-1"
+	diskRoot   = "/var/lib/kubelet/plugins/kubernetes.io/iscsi"
+	diskGlobal = diskRoot + "/iface-default/10.0.0.1:3260-" + diskTarget + "-lun-1"
+	diskOfPod  = podsDir + "/u1/volumes/kubernetes.io~iscsi/v"
+)
+
+func newDiskScript(s *script) diskScript {
+	pod := spec("u1", always, "app")
+	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+		ISCSI: &v1.ISCSIVolumeSource{TargetPortal: "10.0.0.1", IQN: diskTarget, Lun: 1}}}}
+	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/data"}}
+	s.AgentStarted(s.now)
+	s.setDesired(pod)
+	s.addFact(truth.SessionOpened, truth.Fact{Source: diskTarget, Path: "10.0.0.1:3260",
+		NewPath: "default"})
+	s.addFact(truth.DiskAppeared, truth.Fact{Source: diskNode, Path: "/dev/sdb"})
+	return diskScript{s}
+}
+
+func (s diskScript) mount(paths ...string) diskScript {
+	for _, path := range paths {
+		s.addFact(truth.Mounted, truth.Fact{Path: path, Source: diskNode, NewPath: "/"})
+	}
+	return s
+}
+
+func (s diskScript) unmount(path string) diskScript {
+	s.addFact(truth.Unmounted, truth.Fact{Path: path})
+	return s
+}
+
+// removed removes the disk.
+func (s diskScript) removed(cause string) {
+	s.addFact(truth.DiskRemoved, truth.Fact{Source: diskNode, Path: "/dev/sdb", Cause: cause})
+}
+
+func (s diskScript) repeatLogin() {
+	s.addFact(truth.SessionRepeated, truth.Fact{Source: diskTarget, Path: "10.0.0.1:3260",
+		NewPath: "default"})
+}
+
+func TestDisks(t *testing.T) {
+	runCases(t, []testCase{
+		{"the pod first, then the node, then the disk", "", func(s *script) {
+			d := newDiskScript(s).mount(diskGlobal, diskOfPod)
+			d.unmount(diskOfPod).unmount(diskGlobal).removed("")
+		}},
+		{"removed while the node has it mounted", "disks", func(s *script) {
+			newDiskScript(s).mount(diskGlobal).removed("")
+		}},
+		{"removed while a device is bound", "disks", func(s *script) {
+			d := newDiskScript(s)
+			s.addFact(truth.Mounted, truth.Fact{Path: diskRoot + "/volumeDevices/x/u1",
+				Source: nodeDisk, NewPath: diskNode})
+			d.removed("")
+		}},
+		{"its own file is written into it", "disks", func(s *script) {
+			newDiskScript(s).mount(diskGlobal)
+			s.changePath(truth.PathWritten, diskGlobal+"/iscsi.json", "")
+		}},
+		{"a loss of power", "", func(s *script) {
+			newDiskScript(s).mount(diskGlobal).removed(truth.CauseReboot)
+		}},
+		{"unmounted for the node before the pod", "disks", func(s *script) {
+			newDiskScript(s).mount(diskGlobal, diskOfPod).unmount(diskGlobal)
+		}},
+		{"a login to a session that is there", "disks", func(s *script) {
+			d := newDiskScript(s)
+			s.wait(2 * sessionsKnown.Seconds())
+			d.repeatLogin()
+		}},
+		{"a login just after the agent has started", "", func(s *script) {
+			newDiskScript(s).repeatLogin()
+		}},
+		{"a login after a command was lost", "", func(s *script) {
+			d := newDiskScript(s)
+			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
+				return call == "RunISCSIAdm"
+			}
+			s.wait(2 * sessionsKnown.Seconds())
+			d.repeatLogin()
+		}},
+	})
+}
+
+// A container sees the disk of its pod, and no other one.
+func TestDiskOfContainer(t *testing.T) {
+	start := func(source string) func(s *script) {
+		return func(s *script) {
+			newDiskScript(s)
+			s.addFact(truth.Mounted, truth.Fact{Path: diskOfPod, Source: source, NewPath: "/"})
+			claimScript{s, diskOfPod}.start(diskOfPod)
+		}
+	}
+	runCases(t, []testCase{
+		{"its own", "", start(diskNode)},
+		{"another one", "claims", start("/dev/iscsi/" + diskTarget + "-lun-2")},
+	})
+}
+
+// What is left when no pod needs it is not settled.
+func TestUnsettledDisks(t *testing.T) {
+	s := newScript()
+	newDiskScript(s)
+	if got := s.model.unsettledDisks(); len(got) > 0 {
+		t.Errorf("%v, and a pod needs all", got)
+	}
+	s.model.pods["u1"].spec = nil
+	if got := s.model.unsettledDisks(); len(got) != 2 {
+		t.Errorf("%v for a session and a disk that no pod needs", got)
+	}
+}
