@@ -2863,13 +2863,6 @@ var mutants = []mutant{
 		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
-		name:     "a change of the SELinux label is not on the disk",
-		file:     "core/csi/selinux.go",
-		old:      "s.Label, s.DataWritten = label, false",
-		new:      "s.Label = label",
-		scenario: "selinux-mount", seeds: "1-50",
-	},
-	{
 		name:     "a pod that wants its files relabeled gets its volume with a label",
 		file:     "core/csi/selinux.go",
 		old:      "*s.SELinuxChangePolicy == v1.SELinuxChangePolicyRecursive {",

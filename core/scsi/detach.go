@@ -55,8 +55,10 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		n.find(d, subjectUndo, env)
 	case !u.Free:
 		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: "/"}, env)
-	case !u.Removed && n.hasUnknownSharer(d):
-		return env.Effects.Now().Add(listedPeriod)
+	case !u.Removed && n.hasUnknownSharer(d): // the sessions are looked at again then
+		d.Undo = Undo{TableSeen: true, DataRead: u.DataRead, Attempts: u.Attempts}
+		d.Undo.Attempts.NotBefore = env.Effects.Now().Add(listedPeriod)
+		return d.Undo.Attempts.NotBefore
 	case !u.Removed:
 		if n.hasSameDisk(d) || !d.hasDisk() {
 			u.Removed = true
@@ -69,7 +71,8 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		return n.logOut(d, env)
 	case env.Effects.Now().Before(timer.Later(d.LateUntil, d.ScanUntil)):
 		// A session or a disk may still appear: all is looked at again then.
-		d.Undo = Undo{Attempts: Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
+		d.Undo = Undo{DataRead: u.DataRead,
+			Attempts: Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
 		return d.Undo.Attempts.NotBefore
 	case !u.IfaceGone && d.Source.hasOwnIface():
 		d.command("", &world.RunISCSIAdm{Args: []string{"-m", "iface", "-I", d.Source.Iface, "-o",
@@ -197,14 +200,15 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	}
 }
 
-// failUndo begins the back-off after a failure. Everything has to be looked at again.
+// failUndo begins the back-off after a failure. Everything has to be looked at again, but for what
+// was read of the disk, which is known then.
 func (d *Disk) failUndo(problem string, env *Env) {
 	a := d.Undo.Attempts
 	if a.fail(env.Effects.Now(), problem); a.Failures == 1 {
 		env.Effects.Log(world.LevelWarning, "An iSCSI disk cannot be detached", "disk", d.Name, "err",
 			a.Problem)
 	}
-	d.Undo = Undo{Attempts: a}
+	d.Undo = Undo{DataRead: d.Undo.DataRead, Attempts: a}
 }
 
 // applyMounts applies the mount table of the kubelet's directories: as long as a pod has the file

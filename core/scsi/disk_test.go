@@ -2,6 +2,7 @@ package scsi
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -514,6 +515,7 @@ func TestSearch(t *testing.T) {
 	}
 	w.cleans = true
 	w.after(time.Minute)
+	w.after(listedPeriod) // one has waited to know which portals the other has
 	calls := w.take()
 	if !strings.Contains(calls, "ReadFiles "+rootB+"/iscsi.json") ||
 		!strings.Contains(calls, "-p 10.0.0.2:3260 -T "+iqn+" -I default --logout") ||
@@ -523,6 +525,34 @@ func TestSearch(t *testing.T) {
 	w.after(lateMax)
 	if names := w.n.Names(); len(names) != 1 || names[0] != rootA || w.n.Holds("gone") {
 		t.Errorf("left: %v, owners: %v", names, w.n.Owners)
+	}
+}
+
+// A disk that waits to know which sessions another one needs looks at its own again then: it may
+// have appeared meanwhile.
+func TestDiskAppearsWhileItWaits(t *testing.T) {
+	at := "/k/plugins/kubernetes.io/iscsi/"
+	rootB := strings.TrimSuffix(rootA, "0") + "1"
+	w := newRig(t)
+	w.n.Start(true)
+	w.dirs[strings.TrimSuffix(at, "/")] = []world.DirEntry{{Name: "iface-default", Directory: true}}
+	w.dirs[at+"iface-default"] = []world.DirEntry{
+		{Name: strings.TrimPrefix(rootA, "iface-default/"), Directory: true},
+		{Name: strings.TrimPrefix(rootB, "iface-default/"), Directory: true}}
+	for _, lun := range []int32{0, 1} {
+		of := useBy("x", lun, nil).Source
+		w.files[at+strings.TrimSuffix(rootA, "0")+fmt.Sprint(lun)+"/iscsi.json"] = string(of.encode())
+	}
+	w.logIn(portal, "default")
+	w.fail["ReadFiles "+rootB] = world.Errorf(world.KindTimeout, "ReadFiles", "late")
+	w.run()
+	w.luns["1 0"] = true // by a scan of the agent before
+	w.take()
+	for range 4 {
+		w.after(lateMax)
+	}
+	if calls := w.take(); !strings.Contains(calls, "Remove 0") || len(w.n.Disks) > 0 {
+		t.Errorf("left: %v, after\n%s", w.n.Names(), calls)
 	}
 }
 
