@@ -3379,8 +3379,8 @@ var mutants = []mutant{
 		// A disk is taken from the node although another mount of it was seen.
 		name:     "the file system of a disk is unmounted for the node before the pods let go of it",
 		file:     "core/scsi/detach.go",
-		old:      `device != "" && m.Device == device && m.Path != at {`,
-		new:      `device != "" && m.Device == device && m.Path != at && false {`,
+		old:      `device != "" && m.Device == device && m.Path != at &&`,
+		new:      `device != "" && m.Device == device && m.Path == "" &&`,
 		scenario: "iscsi", seeds: "1-40",
 	},
 	{

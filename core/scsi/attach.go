@@ -32,10 +32,13 @@ type Setup struct {
 	IfaceMade  bool     `json:"ifaceMade,omitempty"`
 	Iface      []string `json:"iface,omitempty"` // names and values in turns
 	// Failed are the portals that could not be logged in to in this round, with the reason.
-	Failed  map[string]string `json:"failed,omitempty"`
-	Last    string            `json:"last,omitempty"` // of all rounds
-	Rounds  int               `json:"rounds,omitempty"`
-	Scanned []int             `json:"scanned,omitempty"` // hosts, in this round
+	Failed map[string]string `json:"failed,omitempty"`
+	// LoggedIn are those that could be, also if there is no session.
+	LoggedIn []string `json:"loggedIn,omitempty"`
+
+	Last    string `json:"last,omitempty"` // of all rounds
+	Rounds  int    `json:"rounds,omitempty"`
+	Scanned []int  `json:"scanned,omitempty"` // hosts, in this round
 	// DisksUntil is until when the disks of scanned hosts are waited for, MultipathUntil the same of
 	// the device that joins them, and NextLook when is looked for either.
 	DisksUntil     time.Time `json:"disksUntil,omitzero"`
@@ -170,9 +173,11 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
 	var found []*world.ISCSISession
 	isMissing := false
-	for _, portal := range d.Source.Portals {
+	for _, portal := range u.Source.Portals {
 		session := sessionOf(&d.Source, portal, s.Sessions)
 		switch {
+		case session == nil && slices.Contains(s.LoggedIn, portal):
+			s.Last = "Could not find a session of portal " + portal + " after logging in"
 		case session == nil && s.Failed[portal] == "":
 			return n.logIn(d, u, portal, env)
 		case session == nil:
@@ -201,9 +206,9 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 			env)
 		return s.Attempts.NotBefore
 	}
-	if len(found) < len(d.Source.Portals) && !s.isEnough(len(found)) {
+	if len(found) < len(u.Source.Portals) && !s.isEnough(len(found)) {
 		s.Rounds++
-		s.Failed, s.Scanned, s.DisksUntil = nil, nil, time.Time{}
+		s.Failed, s.LoggedIn, s.Scanned, s.DisksUntil = nil, nil, nil, time.Time{}
 		s.Known = false
 		return now
 	}
@@ -227,7 +232,7 @@ func (s *Setup) look(now time.Time) time.Time {
 // useDisk mounts a disk that is there, or has pods get it.
 func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
-	if len(found) == len(d.Source.Portals) {
+	if len(found) == len(u.Source.Portals) {
 		d.ScanUntil = time.Time{}
 	}
 	device := ""
@@ -237,7 +242,7 @@ func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) t
 			break
 		}
 	}
-	if device == "" && len(d.Source.Portals) > 1 {
+	if device == "" && len(u.Source.Portals) > 1 {
 		if s.MultipathUntil.IsZero() {
 			s.MultipathUntil = now.Add(multipathWait)
 		}
@@ -296,8 +301,9 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		n.handleCommand(d, ev, env)
 		return
 	}
-	if r.Call == "ScanSCSIHost" { // if it has failed, the disk does not appear
-		s.Known = false
+	if r.Call == "ScanSCSIHost" { // the disk appears after it; if it has failed, perhaps not
+		s.Known, s.DisksUntil = false, timer.Later(s.DisksUntil, ev.Time.Add(disksWait))
+		d.ScanUntil = ev.Time.Add(disksWait)
 		return
 	}
 	if ev.Err != nil {
@@ -419,5 +425,6 @@ func (d *Disk) endCommand(ran *world.ISCSIAdmRan, env *Env) {
 		s.IfaceMade, s.Step = true, 0
 		return
 	}
+	s.LoggedIn = append(s.LoggedIn, s.Portal)
 	s.Portal, s.Step, s.Known = "", 0, false
 }

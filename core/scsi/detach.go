@@ -21,6 +21,7 @@ type Undo struct {
 	// Sessions are those with the target, once that is known.
 	Known    bool                 `json:"known,omitempty"`
 	Sessions []world.ISCSISession `json:"sessions,omitempty"`
+	LookedAt time.Time            `json:"lookedAt,omitzero"` // when that was asked for
 	// Free is set once the mount table of the node was looked at after the unmount: nothing has the
 	// disk mounted. Busy are the hosts of sessions of which something else is.
 	Free    bool  `json:"free,omitempty"`
@@ -44,6 +45,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 	u, at := &d.Undo, n.path(d)
 	switch {
 	case !u.TableSeen:
+		d.Setup.restart() // what was looked at is of a disk that is there
 		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: n.RootDir}, env)
 	case d.Mounted != "":
 		d.issueAt(at, subjectUndo, &world.Unmount{Path: at}, env)
@@ -69,7 +71,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 			LUN: d.Source.LUN}, env)
 	case u.Portals < len(d.Source.Portals):
 		return n.logOut(d, env)
-	case env.Effects.Now().Before(timer.Later(d.LateUntil, d.ScanUntil)):
+	case u.LookedAt.Before(timer.Later(d.LateUntil, d.ScanUntil)):
 		// A session or a disk may still appear: all is looked at again then.
 		d.Undo = Undo{DataRead: u.DataRead,
 			Attempts: Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
@@ -96,7 +98,7 @@ func (d *Disk) hasDisk() bool {
 func (n *Node) hasSameDisk(d *Disk) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
 		if o != d && o.Source.Target == d.Source.Target && o.Source.LUN == d.Source.LUN &&
-			!o.Undo.Removed {
+			o.MayExist && !o.Undo.Removed {
 			return true
 		}
 	}
@@ -118,7 +120,7 @@ func (n *Node) hasUnknownSharer(d *Disk) bool {
 // has dealt with the portal already, leaves the session to this one: it did so because of this one.
 func (n *Node) isShared(d *Disk, portal string) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o == d || o.Source.Target != d.Source.Target || o.Source.Iface != d.Source.Iface {
+		if o == d || !o.MayExist || o.Source.Target != d.Source.Target || o.Source.Iface != d.Source.Iface {
 			continue
 		}
 		at := slices.IndexFunc(o.Source.Portals, func(p string) bool { return samePortal(p, portal) })
@@ -183,7 +185,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 		d.applyData(ev)
 	case !u.Known:
 		if found, isFound := ev.Body.(*world.ISCSIDisksFound); isFound {
-			u.Known, u.Sessions = true, found.Sessions
+			u.Known, u.Sessions, u.LookedAt = true, found.Sessions, r.IssuedAt
 		}
 	case !u.Free:
 		n.applyTable(d, ev, env)
@@ -229,7 +231,8 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 		}
 	}
 	for i := range listed.Mounts {
-		if m := &listed.Mounts[i]; device != "" && m.Device == device && m.Path != at {
+		if m := &listed.Mounts[i]; device != "" && m.Device == device && m.Path != at &&
+			!strings.HasPrefix(m.Path, n.Dir+"/") { // not the same disk by another name
 			d.failUndo(fmt.Sprintf("it is mounted at %s", m.Path), env)
 			d.Undo.IsInUse = true
 			return

@@ -226,6 +226,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	d := n.Disks[name]
 	if d == nil {
 		if err := n.checkRoom(u.UID); err != nil {
+			n.Full = true
 			return UseState{Problem: u.problem("WaitForAttach", err.Error()), Failures: 1}, false
 		}
 		d = n.add(name, u.Source)
@@ -236,9 +237,13 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	known := d.Uses[u.target()]
 	if known == nil {
 		u.Since = now
+		if len(d.Uses) == 0 { // it may have been undone meanwhile, and its device be another disk's
+			d.weaken()
+		}
 		if d.Uses == nil {
 			d.Uses = map[string]*Use{}
 		}
+		d.addPortals(u.Source.Portals)
 		d.User, d.Uses[u.target()], known, changed = u.UID, &u, &u, true
 		n.addOwner(u.UID, name)
 		if d.Block { // the sessions may be others by now
@@ -258,6 +263,17 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		n.note(d, u.UID)
 	}
 	return state, changed
+}
+
+// addPortals notes portals that a use names beside those of others: it is logged in to them for
+// that use only, and the file says of which sessions the disk is undone.
+func (d *Disk) addPortals(portals []string) {
+	for _, portal := range portals {
+		if !slices.Contains(d.Source.Portals, portal) {
+			d.Source.Portals = append(slices.Clip(d.Source.Portals), portal)
+			d.Written = d.Written && d.Mounted != ""
+		}
+	}
 }
 
 // weaken notes that it has to be looked at what is there.

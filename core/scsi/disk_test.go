@@ -598,3 +598,98 @@ func TestBoundDeviceIsAttached(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 }
+
+// A disk whose undoing has failed halfway is looked for again before the next pod gets it: its
+// device may be that of another disk by now.
+func TestUseAfterFailedUndo(t *testing.T) {
+	w := newRig(t)
+	w.use(useBy("u1", 0, nil))
+	w.fail["--logout"] = world.Errorf(world.KindTimeout, "RunISCSIAdm", "killed")
+	w.release("u1")
+	w.sessions[0].Host = 7 // whose disks have other names
+	w.take()
+	if state := w.use(useBy("u2", 0, nil)); !state.Ready ||
+		w.mounts[w.n.Dir+"/"+rootA] != "dev/dev/sd70" {
+		t.Errorf("%+v, %v\n%s", state, w.mounts, w.take())
+	}
+}
+
+// A pod is logged in to the portals that it names itself: what another one names does not get its
+// secret.
+func TestPortalsOfAnotherPod(t *testing.T) {
+	w := newRig(t)
+	w.exits["--login"] = 8
+	w.use(useBy("u2", 0, func(s *v1.ISCSIVolumeSource) { s.Portals = []string{"10.6.6.6"} }))
+	if calls := w.take(); !strings.Contains(calls, "10.6.6.6") {
+		t.Fatalf("calls: %s", calls)
+	}
+	w.n.Release("u2", true)
+	delete(w.exits, "--login")
+	w.use(useBy("u1", 0, nil))
+	w.after(time.Minute)
+	if state := w.use(useBy("u1", 0, nil)); !state.Ready {
+		t.Errorf("%+v", state)
+	}
+	if calls := w.take(); strings.Contains(calls, "10.6.6.6:3260 -T "+iqn+" -I default --login") {
+		t.Errorf("calls: %s", calls)
+	}
+}
+
+// A disk that waits for its attachment keeps no session: it may go without having had any.
+func TestSharerWithoutSession(t *testing.T) {
+	w := newRig(t)
+	w.use(useBy("u1", 0, nil))
+	w.waits = true
+	w.use(useBy("u2", 1, nil))
+	w.release("u1")
+	w.release("u2")
+	w.after(time.Minute)
+	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
+		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
+	}
+}
+
+// A target that ends each session at once is not logged in to without end.
+func TestLoginWithoutSession(t *testing.T) {
+	w := newRig(t)
+	w.exits["--login"] = 0 // it succeeds, and there is no session
+	state := w.use(useBy("u", 0, nil))
+	if calls := w.take(); strings.Count(calls, "--login") != 1 || state.Ready ||
+		!strings.Contains(state.Problem, "Could not find a session") {
+		t.Errorf("%+v after\n%s", state, calls)
+	}
+}
+
+// Two names of one disk do not keep each other mounted.
+func TestTwoNamesOfOneDisk(t *testing.T) {
+	w := newRig(t)
+	other := "10.0.0.2"
+	w.use(useBy("u1", 0, func(s *v1.ISCSIVolumeSource) { s.Portals = []string{other} }))
+	w.after(multipathWait)
+	w.use(useBy("u2", 0, func(s *v1.ISCSIVolumeSource) {
+		s.TargetPortal, s.Portals = other, []string{"10.0.0.1"}
+	}))
+	w.after(multipathWait)
+	for at := range w.mounts {
+		w.mounts[at] = "dev/dev/sd10"
+	}
+	w.n.Release("u1", true)
+	w.n.Release("u2", true)
+	w.run()
+	w.after(time.Minute)
+	if len(w.mounts) > 0 || len(w.n.Disks) > 0 || len(w.sessions) > 0 {
+		t.Errorf("left: %v, %v, %v", w.mounts, w.n.Names(), w.sessions)
+	}
+}
+
+// A pod that was refused a disk, as the node has too many, is planned when one has gone.
+func TestRoomForDisk(t *testing.T) {
+	w := newRig(t)
+	w.use(useBy("u1", 0, nil))
+	w.n.Full = true
+	w.planned = nil
+	w.release("u1")
+	if !slices.Contains(w.planned, "all") || w.n.Full {
+		t.Errorf("planned: %v", w.planned)
+	}
+}

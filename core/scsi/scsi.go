@@ -51,6 +51,8 @@ type Node struct {
 	Disks  map[string]*Disk    `json:"disks,omitempty"`  // by name, which is the directory below Dir
 	Owners map[string][]string `json:"owners,omitempty"` // names of disks, by UID of the pods
 	Search Search              `json:"search,omitzero"`
+	// Full is set if a pod was refused a disk because the node has too many.
+	Full bool `json:"full,omitempty"`
 }
 
 // NewNode returns the state of a node before anything is known.
@@ -114,6 +116,10 @@ func (n *Node) PlanDisk(name string, env *Env) time.Time {
 		n.watchSecret(d, env)
 		delete(n.Disks, name)
 		env.ReportsInUse()
+		if n.Full { // a pod has waited for room
+			n.Full = false
+			env.EnqueuePods()
+		}
 		n.enqueueSharers(d, env)
 	}
 	return wake
