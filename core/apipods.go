@@ -43,7 +43,7 @@ func (a *Agent) startWatches() {
 
 // handleWatchEvent handles an event of a watch.
 func (a *Agent) handleWatchEvent(body any, now time.Time) {
-	nodeListed := a.hasListedNode()
+	nodeListed, nodeUID := a.hasListedNode(), a.watchedNodeUID()
 	a.workOn(a.podOfWatchEvent(body))
 	watch, changed := a.state.Objects.HandleWatchEvent(body, now)
 	if watch == nil {
@@ -60,6 +60,9 @@ func (a *Agent) handleWatchEvent(body any, now time.Time) {
 		a.updateNodeObject()
 		if !nodeListed && a.hasListedNode() {
 			a.reapplyAPIPods(now) // pods wait for the Node
+		}
+		if a.watchedNodeUID() != nodeUID {
+			a.enqueueRequesters() // a request for a certificate names the Node by its UID
 		}
 		a.retryAdmission() // the Node changed: pods that were rejected may be admitted now
 		for _, p := range a.state.Manifests.Pods() {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/core/lease"
 	nodeobject "seedlet.dev/core/node"
@@ -30,6 +31,15 @@ func (a *Agent) nodeWatch() world.WatchTarget {
 func (a *Agent) hasListedNode() bool {
 	_, known := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name)
 	return known
+}
+
+// watchedNodeUID returns the UID of the Node by its watch; empty if that knows of none.
+func (a *Agent) watchedNodeUID() types.UID {
+	o, _ := a.state.Objects.Get(world.ResourceNodes, "", a.state.Node.Name)
+	if o == nil || o.Node == nil {
+		return ""
+	}
+	return o.Node.UID
 }
 
 // nodeObject returns the Node as the API server has it, by the newest of what its watch has

@@ -53,6 +53,15 @@ func (a *Agent) enqueueUsers(watch *objectcache.Watch, body any) {
 	}
 }
 
+// enqueueRequesters enqueues the pods that have certificates requested.
+func (a *Agent) enqueueRequesters() {
+	if watch := a.state.Objects.Watch(podcertificate.AllRequests); watch != nil {
+		for _, user := range watch.Users {
+			a.enqueueKnownPod(user)
+		}
+	}
+}
+
 // enqueueRequester enqueues the pod for which a request for a certificate is that has changed, and
 // reports false if the event is not about one request.
 func (a *Agent) enqueueRequester(watch *objectcache.Watch, body any) bool {

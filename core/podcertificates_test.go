@@ -73,10 +73,15 @@ func podWithCertificate() *v1.Pod {
 	return p
 }
 
-func bootWithCertificates(gates map[string]bool) (*fakeNode, *certificateCluster) {
+func bootWithCertificates(gates map[string]bool, change ...func(*v1.Pod)) (*fakeNode,
+	*certificateCluster) {
 	n, cluster := newNode(nil), &certificateCluster{}
 	n.apiServer, n.gates, n.answer = newServer(), gates, cluster.answer
-	n.apiServer.put(podWithCertificate())
+	p := podWithCertificate()
+	for _, do := range change {
+		do(p)
+	}
+	n.apiServer.put(p)
 	n.apiServer.undelivered = nil
 	n.restart()
 	n.advance(5 * time.Second)
@@ -146,5 +151,66 @@ func TestPodCertificateAfterDateChange(t *testing.T) {
 	n.event(world.Event{Body: &world.ClockStepped{Offset: 50 * time.Minute}})
 	if len(cluster.requests) != 2 {
 		t.Errorf("%d requests", len(cluster.requests))
+	}
+}
+
+// The certificates of a pod that has ended, and their keys, are dropped before its object is
+// deleted.
+func TestPodCertificateAfterEnd(t *testing.T) {
+	n, cluster := bootWithCertificates(map[string]bool{"PodCertificateRequest": true},
+		func(p *v1.Pod) { p.Spec.RestartPolicy = v1.RestartPolicyNever })
+	cluster.issue(n)
+	n.endContainers()
+	n.advance(2 * time.Minute)
+	if phase := n.phases()["p"]; phase != v1.PodSucceeded {
+		t.Fatalf("the pod is %s", phase)
+	}
+	n.advance(2 * time.Hour)
+	for name, value := range n.metricValues() { //ordered: each is independent of the others
+		if strings.HasPrefix(name, "kubelet_podcertificate_states") && value != 0 {
+			t.Errorf("%s %v", name, value)
+		}
+	}
+	if strings.Contains(string(snapshotOf(t, n.agent)), "hidden-key") || len(cluster.requests) != 1 {
+		t.Errorf("the key is still in the state, or there are %d requests, not one",
+			len(cluster.requests))
+	}
+}
+
+// A certificate that is due while the pod terminates is renewed and installed.
+func TestPodCertificateWhileTerminating(t *testing.T) {
+	n, cluster := bootWithCertificates(map[string]bool{"PodCertificateRequest": true})
+	cluster.issue(n)
+	n.stopsFail = true
+	n.markDeleted("default/p", 2*60*60)
+	n.advance(46 * time.Minute)
+	if len(cluster.requests) != 2 || len(n.containers) != 1 {
+		t.Fatalf("%d requests, %d containers", len(cluster.requests), len(n.containers))
+	}
+	cluster.bundle = ""
+	cluster.issue(n)
+	if cluster.bundle != "hidden-key"+chainText {
+		t.Errorf("the volume has %q", cluster.bundle)
+	}
+}
+
+// Without a Node nothing is requested. A new one is named at once.
+func TestPodCertificateOfNewNode(t *testing.T) {
+	n, cluster := bootWithCertificates(map[string]bool{"PodCertificateRequest": true})
+	cluster.issue(n)
+	n.advance(2 * time.Minute)
+	node := n.apiServer.node.DeepCopy()
+	n.event(world.Event{Body: &world.ObjectGone{
+		Watch:  n.agent.state.Objects.Watch(n.agent.nodeWatch()).ID,
+		Object: world.Object{Node: node}}})
+	n.event(world.Event{Body: &world.ClockStepped{Offset: 50 * time.Minute}})
+	if len(cluster.requests) != 1 {
+		t.Errorf("%d requests without a Node", len(cluster.requests))
+	}
+	node.UID = "node-2"
+	n.setNode(node)
+	if len(cluster.requests) != 2 ||
+		cluster.requests[1].CertificateRequest.Spec.NodeUID != "node-2" {
+		t.Errorf("requests: %+v", cluster.requests)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -275,6 +276,10 @@ type MakeKey struct {
 	// Type is a keyType of v1.PodCertificateProjection, such as ECDSAP256.
 	Type string `json:"type"`
 }
+
+// IsSlow reports whether the key takes up to seconds of computation: an RSA key does. All others
+// take milliseconds.
+func (m *MakeKey) IsSlow() bool { return strings.HasPrefix(m.Type, "RSA") }
 
 // KeyMade is the completion of MakeKey.
 type KeyMade struct {

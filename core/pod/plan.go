@@ -9,6 +9,7 @@ import (
 	"seedlet.dev/core/image"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/podcertificate"
 	"seedlet.dev/core/runtime"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/userns"
@@ -404,6 +405,7 @@ func (p *Pod) syncTerminating(env *Env, w *wakeTimer) {
 		return // if the record cannot be written, the pod's resources are released all the same
 	}
 	p.Stage, p.IDs, p.EndedAt = Terminated, userns.Range{}, env.Effects.Now()
+	p.Storage.Certificates = podcertificate.Set{} // with the keys; no volume needs them any more
 }
 
 // syncTerminated removes the resources of a pod that is no longer desired: containers, then

@@ -24,10 +24,10 @@ const (
 	conditionFailed = certificatesv1beta1.PodCertificateRequestConditionTypeFailed
 )
 
-// applyAnswer applies what the watch says of the request. An object with the request's name that is
-// not for its key is not the one that was created: its author cannot make the agent install a chain
-// without the key.
-func (c *Certificate) applyAnswer(env *Env) {
+// applyAnswer applies what the watch says of the request. An object with the request's name that
+// asks for something else is not the one that was created: its author cannot make the agent install
+// a chain without the key, or of a signer or for a pod that the author has chosen.
+func (c *Certificate) applyAnswer(projection *v1.PodCertificateProjection, env *Env) {
 	r := c.Request
 	if r == nil || r.Name == "" || env.Requests == nil {
 		return
@@ -36,12 +36,12 @@ func (c *Certificate) applyAnswer(env *Env) {
 	object, exists := env.Requests.Objects[env.Pod.Namespace+"/"+r.Name]
 	switch found := object.CertificateRequest; {
 	case !exists:
-		if r.IsCreated && env.Requests.Listed && env.Requests.Failing == nil &&
+		if r.isCreated() && env.Requests.Listed && env.Requests.Failing == nil &&
 			!now.Before(c.lostAt(env)) {
 			c.Request = nil
 			c.fail("PodCertificateRequest "+r.Name+" appears to have been deleted", now, backoffFirst)
 		}
-	case !bytes.Equal(found.Spec.StubPKCS10Request, r.Proof):
+	case !r.asksFor(&found.Spec, projection, env):
 		c.Request = nil
 		c.fail("PodCertificateRequest "+r.Name+" was replaced by another one", now, renewalPause)
 	default:
@@ -54,9 +54,21 @@ func (c *Certificate) applyAnswer(env *Env) {
 	}
 }
 
-// lostAt returns when the request counts as deleted, with its jitter.
+// asksFor reports whether a spec is for the key of the request, and for the same signer, pod,
+// account and node. UIDs of the account and the node are not compared: a creation that is repeated
+// may have newer ones than the object that it finds.
+func (r *Request) asksFor(found *certificatesv1beta1.PodCertificateRequestSpec,
+	projection *v1.PodCertificateProjection, env *Env) bool {
+	return bytes.Equal(found.StubPKCS10Request, r.Proof) &&
+		found.SignerName == projection.SignerName &&
+		found.PodName == env.Pod.Name && found.PodUID == env.Pod.UID &&
+		found.ServiceAccountName == env.Pod.Spec.ServiceAccountName &&
+		string(found.NodeName) == env.NodeName
+}
+
+// lostAt returns when the request counts as deleted, if it is not in the watch then.
 func (c *Certificate) lostAt(env *Env) time.Time {
-	return c.Request.LostAt.Add(env.Jitter(c.Request.Name, jitterMax))
+	return c.Request.CreatedAt.Add(lostAfter + env.Jitter(c.Request.Name, jitterMax))
 }
 
 // applyCondition applies a condition of the request, and reports whether it is final.

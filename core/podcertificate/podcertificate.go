@@ -16,10 +16,12 @@
 package podcertificate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -46,17 +48,29 @@ const (
 
 const (
 	operationTimeout = time.Minute
+	slowKeyTimeout   = 10 * time.Minute // of a key that waits for those of many other pods
 	backoffFirst     = time.Second
 	backoffMax       = time.Minute // the limit of the doubling
 	// renewalPause is the least time between two certificates of one source: a signer, or a date that
 	// is wrong, may have each of them due at once. A kubelet looks at them once in one to two minutes.
 	renewalPause = time.Minute
-	nodeRetry    = time.Second // until the Node is known
+)
+
+// nameBytes is how many bytes of the hash of a key the name of its request has: two keys never have
+// the same.
+const nameBytes = 10
+
+var (
+	getCall    = world.CallName(&world.GetObject{})
+	keyCall    = world.CallName(&world.MakeKey{})
+	createCall = world.CallName(&world.CreateObject{})
 )
 
 // Set is the certificates of a pod.
 type Set struct {
 	Certificates []Certificate `json:"certificates,omitempty"` // in the order of the volumes
+	// Obstacle is why nothing can be requested for the pod, as of the newest plan.
+	Obstacle string `json:"obstacle,omitempty"`
 }
 
 // Certificate is the certificate of one source.
@@ -94,10 +108,11 @@ type Request struct {
 	PrivateKey string    `json:"privateKey,omitempty"` // PEM; secret
 	Proof      []byte    `json:"proof,omitempty"`      // world.KeyMade.Request
 	Name       string    `json:"name,omitempty"`       // of the object
-	IsCreated  bool      `json:"isCreated,omitempty"`
-	// LostAt is when the request counts as deleted, if it is not in the watch then.
-	LostAt time.Time `json:"lostAt"`
+	// CreatedAt is when the agent has learned that the object was created; zero: it has not.
+	CreatedAt time.Time `json:"createdAt"`
 }
+
+func (r *Request) isCreated() bool { return !r.CreatedAt.IsZero() }
 
 // Refusal is the final answer to a request: the type of its condition, Denied or Failed.
 type Refusal struct {
@@ -121,8 +136,8 @@ type Env struct {
 	Effects       *op.Effects
 }
 
-// IsNeeded reports whether a pod needs certificates. A pod that needs more than
-// budget.PodCertificatesMax is not to be planned.
+// IsNeeded reports whether a pod needs certificates, so that it is to be planned. The sources after
+// the first budget.PodCertificatesMax get none.
 func IsNeeded(pod *v1.Pod) bool {
 	isNeeded := false
 	forEachSource(pod, func(string, int, *v1.PodCertificateProjection) { isNeeded = true })
@@ -148,6 +163,7 @@ func forEachSource(pod *v1.Pod, do func(volume string, source int,
 // next, for a few at a time, and returns when to plan again. The others follow: each completion
 // causes a plan.
 func (s *Set) Plan(env *Env) time.Time {
+	s.Obstacle = obstacle(env)
 	inFlight := 0
 	for i := range s.Certificates {
 		if s.Certificates[i].Op != 0 {
@@ -160,14 +176,13 @@ func (s *Set) Plan(env *Env) time.Time {
 		if c == nil {
 			return
 		}
-		c.noteUnwatched(env.Requests)
-		c.applyAnswer(env)
+		c.applyAnswer(projection, env)
 		wake = timer.Soonest(wake, c.recordAge(env))
 		due, at := c.isDue(env)
 		wake = timer.Soonest(wake, at)
 		if due && inFlight < budget.CertificateCallsMax {
-			c.Op = env.Effects.Issue(env.Owner, env.Subject, operationTimeout,
-				c.nextOperation(projection, env))
+			body := c.nextOperation(projection, env)
+			c.Op = env.Effects.Issue(env.Owner, env.Subject, timeoutOf(body), body)
 			inFlight++
 		}
 	})
@@ -207,24 +222,28 @@ func (c *Certificate) isDue(env *Env) (bool, time.Time) {
 		return false, c.NotBefore
 	case c.Issued != nil && env.Effects.Date().Before(c.Issued.RenewAt):
 		return false, agentTime(c.Issued.RenewAt, env)
-	case env.Requests == nil || !env.Requests.Listed:
-		return false, time.Time{}
-	case c.Request != nil && c.Request.IsCreated:
+	case c.Request != nil && c.Request.isCreated():
 		if at := c.lostAt(env); now.Before(at) {
 			return false, at
 		}
 		return false, time.Time{}
-	case env.NodeUID == "":
-		return false, now.Add(nodeRetry)
+	case env.Requests == nil || !env.Requests.Listed || env.NodeUID == "":
+		return false, time.Time{}
 	}
 	return true, time.Time{}
 }
 
-// noteUnwatched records why nothing is requested, if the node's requests cannot be listed.
-func (c *Certificate) noteUnwatched(w *objectcache.Watch) {
-	if w != nil && !w.Listed && w.Failing != nil {
-		c.Problem = budget.CutMessage("podcertificaterequests cannot be watched: " + w.Failing.Message)
+// obstacle returns why nothing can be requested; empty if nothing is known to be in the way.
+func obstacle(env *Env) string {
+	switch w := env.Requests; {
+	case w == nil:
+		return ""
+	case !w.Listed && w.Failing != nil:
+		return budget.CutMessage("podcertificaterequests cannot be watched: " + w.Failing.Message)
+	case w.Listed && env.NodeUID == "":
+		return "the Node is not known"
 	}
+	return ""
 }
 
 // agentTime returns a date by the agent's clock, as long as the date is not changed.
@@ -248,6 +267,14 @@ func (c *Certificate) nextOperation(projection *v1.PodCertificateProjection, env
 	}
 }
 
+// timeoutOf returns how long an operation may take.
+func timeoutOf(body any) time.Duration {
+	if m, isKey := body.(*world.MakeKey); isKey && m.IsSlow() {
+		return slowKeyTimeout
+	}
+	return operationTimeout
+}
+
 // object returns the request as an object of the API server. It must not refer to the state.
 func (r *Request) object(projection *v1.PodCertificateProjection,
 	env *Env) *certificatesv1beta1.PodCertificateRequest {
@@ -265,7 +292,7 @@ func (r *Request) object(projection *v1.PodCertificateProjection,
 			SignerName: projection.SignerName, PodName: pod.Name, PodUID: pod.UID,
 			ServiceAccountName: pod.Spec.ServiceAccountName, ServiceAccountUID: r.AccountUID,
 			NodeName: types.NodeName(env.NodeName), NodeUID: env.NodeUID,
-			MaxExpirationSeconds: seconds, StubPKCS10Request: r.Proof,
+			MaxExpirationSeconds: seconds, StubPKCS10Request: slices.Clone(r.Proof),
 			UnverifiedUserAnnotations: maps.Clone(projection.UserAnnotations),
 		},
 	}
@@ -286,44 +313,47 @@ func (s *Set) HandleCompletion(id world.OpID, r op.Record, ev world.Event) {
 func (c *Certificate) recordResult(record op.Record, ev world.Event) {
 	r := c.Request
 	switch {
-	case r == nil || r.IsCreated: // its object was seen in the watch meanwhile
+	case r == nil || r.isCreated(): // its object was seen in the watch meanwhile
 		return
-	case ev.Err.Has(world.KindExists): // an earlier creation had succeeded
-		c.noteCreated(ev.Time)
+	case record.Call == createCall && (ev.Err == nil || ev.Err.Has(world.KindExists)):
+		c.noteCreated(ev.Time) // by this creation, or by an earlier one
 	case ev.Err != nil:
 		c.fail(record.Call+": "+ev.Err.Message, ev.Time,
 			timer.RetryDelay(ev.Err, c.Failures+1, backoffFirst, backoffMax))
 		r.AccountUID = "" // the account may be another one, which the server refuses
-	default:
-		c.recordSuccess(ev)
+	case !r.recordSuccess(record.Call, ev.Body):
+		c.fail(record.Call+": the answer lacks what was asked for", ev.Time,
+			timer.Backoff(c.Failures+1, backoffFirst, backoffMax))
 	}
 }
 
-// recordSuccess applies the result of an operation that has succeeded.
-func (c *Certificate) recordSuccess(ev world.Event) {
-	r := c.Request
-	switch body := ev.Body.(type) {
+// recordSuccess applies the answer to the read of the account or to the making of the key, and
+// reports false if it has no UID or no key.
+func (r *Request) recordSuccess(call string, answer any) bool {
+	switch body := answer.(type) {
 	case *world.KeyMade:
+		if call != keyCall || body.PrivateKey == "" || len(body.Request) == 0 {
+			return false
+		}
 		sum := sha256.Sum256(body.Request)
 		r.PrivateKey, r.Proof = body.PrivateKey, body.Request
 		r.Name = "req-" + hex.EncodeToString(sum[:nameBytes])
+		return true
 	case *world.ObjectRead:
-		if body.Object.ServiceAccount != nil {
-			r.AccountUID = body.Object.ServiceAccount.UID
-		} else {
-			c.noteCreated(ev.Time)
+		account := body.Object.ServiceAccount
+		if call != getCall || account == nil || account.UID == "" {
+			return false
 		}
+		r.AccountUID = account.UID
+		return true
 	}
+	return false
 }
-
-// nameBytes is how many bytes of the hash of a key the name of its request has: two keys never have
-// the same.
-const nameBytes = 10
 
 // noteCreated records that the object of the request exists, or did.
 func (c *Certificate) noteCreated(now time.Time) {
-	if !c.Request.IsCreated {
-		c.Request.IsCreated, c.Request.LostAt = true, now.Add(lostAfter)
+	if !c.Request.isCreated() {
+		c.Request.CreatedAt = now
 	}
 	c.Failures, c.NotBefore, c.Problem = 0, time.Time{}, ""
 }
@@ -350,10 +380,11 @@ func (s *Set) Find(volume string, source int) (key, chain, version string, err e
 			c.Refusal.participle(), c.Refusal.Reason, c.Refusal.Message)
 	case c.Issued != nil:
 		return c.Issued.PrivateKey, c.Issued.Chain, c.Issued.Request, nil
-	case c.Problem != "":
-		return "", "", "", fmt.Errorf("credential bundle is not issued yet: %s", c.Problem)
-	case c.Request != nil && c.Request.IsCreated:
+	case c.Request != nil && c.Request.isCreated():
 		return "", "", "", fmt.Errorf("credential bundle is not issued yet")
+	case s.Obstacle != "" || c.Problem != "":
+		return "", "", "", fmt.Errorf("credential bundle is not issued yet: %s",
+			cmp.Or(s.Obstacle, c.Problem))
 	}
 	return "", "", "", nil
 }

@@ -162,7 +162,9 @@ func (h *harness) expect(when, want string) {
 // The service account is read first, then a key is made, then the request is created as the kubelet
 // creates it, under a name that follows from the key.
 func TestRequest(t *testing.T) {
-	h := newHarness(t, source())
+	asked := source()
+	asked.KeyType = "ECDSAP256"
+	h := newHarness(t, asked)
 	account, key := h.answer(), h.answer()
 	h.expect("before the creation", "")
 	got := h.answer().(*world.CreateObject).Object.CertificateRequest
@@ -181,9 +183,13 @@ func TestRequest(t *testing.T) {
 		t.Errorf("%s %s", got.Name, d)
 	}
 	wantReads := []any{&world.GetObject{Resource: world.ResourceServiceAccounts, Namespace: "n",
-		Name: "robot"}, &world.MakeKey{Type: "ED25519"}}
+		Name: "robot"}, &world.MakeKey{Type: "ECDSAP256"}}
 	if d := cmp.Diff(wantReads, []any{account, key}); d != "" {
 		t.Error(d)
+	}
+	got.Spec.StubPKCS10Request[0] = 9
+	if h.set.Certificates[0].Request.Proof[0] == 9 {
+		t.Error("the object that was sent refers to the state")
 	}
 	if again := h.plan(); len(again) > 0 {
 		t.Errorf("created, and issued again: %v", again)
@@ -335,19 +341,94 @@ func TestDeletedRequest(t *testing.T) {
 	}
 }
 
-// An object of another key with the name of the request is not its answer.
+// An object with the name of the request that asks for something else is not its answer.
 func TestReplacedRequest(t *testing.T) {
+	for name, change := range map[string]func(*certificatesv1beta1.PodCertificateRequestSpec){
+		"key":     func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.StubPKCS10Request[0]++ },
+		"signer":  func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.SignerName += "2" },
+		"pod":     func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName = "q" },
+		"pod UID": func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodUID = "u2" },
+		"account": func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.ServiceAccountName = "x" },
+		"node":    func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.NodeName = "node2" },
+	} {
+		h := newHarness(t, source())
+		r := h.request()
+		change(&r.Spec)
+		h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
+		h.plan()
+		h.expect("another "+name, "credential bundle is not issued yet: PodCertificateRequest "+r.Name+
+			" was replaced by another one")
+		h.now = h.now.Add(renewalPause)
+		h.request()
+		if h.keys != 2 {
+			t.Errorf("another %s: %d keys", name, h.keys)
+		}
+	}
+}
+
+// The UIDs of the account and of the node may have changed between a creation that was repeated and
+// the one that has succeeded.
+func TestRequestWithOlderUIDs(t *testing.T) {
 	h := newHarness(t, source())
 	r := h.request()
-	r.Spec.StubPKCS10Request = []byte("another key")
+	r.Spec.ServiceAccountUID, r.Spec.NodeUID = "older-account", "older-node"
 	h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
 	h.plan()
-	h.expect("replaced", "credential bundle is not issued yet: PodCertificateRequest "+r.Name+
-		" was replaced by another one")
-	h.now = h.now.Add(renewalPause)
-	h.request()
-	if h.keys != 2 {
-		t.Errorf("%d keys", h.keys)
+	h.expect("issued", "key 1|"+certificate("a"))
+}
+
+// A read that answers without the UID of an account, and a key without its parts, are failures: the
+// operation is repeated after a back-off.
+func TestIncompleteAnswers(t *testing.T) {
+	withoutUID := &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{}}}
+	for _, c := range []struct {
+		call string
+		body any
+	}{
+		{"GetObject", &world.ObjectRead{Object: world.Object{Pod: &v1.Pod{}}}},
+		{"GetObject", withoutUID},
+		{"GetObject", nil},
+		{"MakeKey", &world.KeyMade{Request: []byte{1}}},
+		{"MakeKey", &world.KeyMade{PrivateKey: "key"}},
+		{"MakeKey", withoutUID},
+	} {
+		h := newHarness(t, source())
+		if c.call == "MakeKey" {
+			h.answer()
+		}
+		h.complete(h.planOne(), c.body, nil)
+		h.expect(c.call, "credential bundle is not issued yet: "+c.call+
+			": the answer lacks what was asked for")
+		if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(t0.Add(backoffFirst)) {
+			t.Errorf("%s, answer %+v: issued %v, planned again at %s", c.call, c.body, issued, h.wake)
+		}
+		h.now = h.now.Add(backoffFirst)
+		if again := h.planOne(); world.CallName(again.Body) != c.call {
+			t.Errorf("%s, answer %+v: then %T", c.call, c.body, again.Body)
+		}
+	}
+}
+
+// Only the creation of the request can find it.
+func TestExistsOfAnotherCall(t *testing.T) {
+	h := newHarness(t, source())
+	h.complete(h.planOne(), nil, world.Errorf(world.KindExists, "", "exists"))
+	if r := h.set.Certificates[0].Request; r.isCreated() || h.set.Certificates[0].Failures != 1 {
+		t.Errorf("after the read of the account: %+v", r)
+	}
+}
+
+// An RSA key has the time that those of other pods take before it.
+func TestTimeoutOfKeys(t *testing.T) {
+	for keyType, want := range map[string]time.Duration{"RSA4096": slowKeyTimeout,
+		"ECDSAP256": operationTimeout} {
+		asked := source()
+		asked.KeyType = keyType
+		h := newHarness(t, asked)
+		h.answer()
+		if got := h.planOne().Deadline.Sub(h.now); got != want {
+			t.Errorf("%s: %s", keyType, got)
+		}
 	}
 }
 
@@ -361,11 +442,18 @@ func TestNothingWithoutListAndNode(t *testing.T) {
 	h.expect("not served", "credential bundle is not issued yet: podcertificaterequests cannot be "+
 		"watched: not served")
 	h.watch.Listed, h.watch.Failing, h.nodeUID = true, nil, ""
-	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(t0.Add(nodeRetry)) {
+	if issued := h.plan(); len(issued) > 0 || !h.wake.IsZero() {
 		t.Errorf("no Node: %v, planned again at %s", issued, h.wake)
 	}
+	h.expect("no Node", "credential bundle is not issued yet: the Node is not known")
 	h.nodeUID = "node-uid"
-	h.request()
+	h.answer()
+	h.expect("after an operation", "")
+	h.answer()
+	h.answer()
+	h.nodeUID = ""
+	h.plan()
+	h.expect("the Node has gone after the creation", "credential bundle is not issued yet")
 }
 
 // Events say that a renewal is overdue and that a certificate has expired, once each, and the
@@ -376,21 +464,29 @@ func TestAge(t *testing.T) {
 	h.plan()
 	h.nodeUID = "" // the renewal waits
 	overdueAt := t0.Add(40*time.Minute + jitterMax + overdueFor)
+	expiry := t0.Add(time.Hour + time.Second) // the first second after the date
 	for _, c := range []struct {
 		after  time.Duration
 		state  string
 		events []string
+		wake   time.Time
 	}{
-		{0, stateFresh, nil},
-		{overdueAt.Sub(t0), stateFresh, nil},
+		{0, stateFresh, nil, t0.Add(renewalPause)},
+		{renewalPause, stateFresh, nil, overdueAt.Add(-overdueFor)},
+		{overdueAt.Sub(t0) - overdueFor, stateFresh, nil, overdueAt.Add(time.Second)},
+		{overdueAt.Sub(t0), stateFresh, nil, overdueAt.Add(time.Second)},
 		{overdueAt.Sub(t0) + time.Second, stateOverdue,
-			[]string{"CertificateOverdueForRefresh: PodCertificate refresh overdue"}},
-		{time.Hour, stateOverdue, nil},
-		{time.Hour + time.Second, stateExpired, []string{"CertificateExpired: PodCertificate expired"}},
-		{2 * time.Hour, stateExpired, nil},
+			[]string{"CertificateOverdueForRefresh: PodCertificate refresh overdue"}, expiry},
+		{time.Hour, stateOverdue, nil, expiry},
+		{time.Hour + time.Second, stateExpired, []string{"CertificateExpired: PodCertificate expired"},
+			time.Time{}},
+		{2 * time.Hour, stateExpired, nil, time.Time{}},
 	} {
 		h.now, h.events = t0.Add(c.after), nil
 		h.plan()
+		if !h.wake.Equal(c.wake) {
+			t.Errorf("after %s: planned again at %s, not %s", c.after, h.wake, c.wake)
+		}
 		if d := cmp.Diff(c.events, h.events); d != "" {
 			t.Errorf("after %s: %s", c.after, d)
 		}

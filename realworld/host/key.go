@@ -16,8 +16,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// keyMaker makes private keys: half as many at a time as there are CPUs, since one may take seconds
-// of computation.
+// keyMaker makes private keys: of those that take seconds of computation, half as many at a time as
+// there are CPUs.
 type keyMaker struct{ slots chan struct{} }
 
 func newKeyMaker() keyMaker {
@@ -31,12 +31,14 @@ func (k keyMaker) makeKey(ctx context.Context, m *world.MakeKey) (*world.KeyMade
 	if !isKnown {
 		return nil, world.Errorf(world.KindInvalid, world.CallName(m), "unknown key type %q", m.Type)
 	}
-	select {
-	case k.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if m.IsSlow() {
+		select {
+		case k.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		defer func() { <-k.slots }()
 	}
-	defer func() { <-k.slots }()
 	key, err := generate()
 	if err != nil {
 		return nil, fmt.Errorf("making a key of type %s: %w", m.Type, err)

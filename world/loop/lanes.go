@@ -26,7 +26,7 @@ const (
 	LaneTree                   // other file system operations on large files or whole trees
 	LaneProbe                  // requests to containers by probes and hooks
 	LaneStream                 // the stream of container events
-	LaneHost                   // cgroups
+	LaneHost                   // cgroups, and private keys that are made at once
 	LaneAPI                    // reading and writing API objects
 	LaneStatus                 // writing pod statuses, separate so that reads do not delay them
 	LaneHeartbeat              // the Node object and its lease, separate so that nothing delays them
@@ -36,7 +36,7 @@ const (
 	LanePlugin                 // requests to plugins, which may hang
 	LaneCredential             // programs that provide credentials for images, each a process
 	LaneCSI                    // calls of CSI drivers, which may take minutes or hang
-	LaneKey                    // making private keys, each up to seconds of computation
+	LaneKey                    // making RSA keys, each up to seconds of computation
 	LaneSCSI                   // commands for disks of a network, each a process that may hang
 	laneCount
 )
@@ -118,7 +118,10 @@ func LaneOf(eff world.Effect) Lane {
 	case *world.ShareWithGroup, *world.Compress:
 		return LaneTree
 	case *world.MakeKey:
-		return LaneKey
+		if body.IsSlow() {
+			return LaneKey
+		}
+		return LaneHost
 	}
 	switch world.PortOf(eff.Body) {
 	case world.PortCRI:
@@ -156,7 +159,7 @@ type Limits struct {
 // time, and a pod has one unmount at a time. Each of world.PluginSocketsMax sockets has one
 // request, and more only after its file was replaced. A program that provides credentials is a
 // process of its own, and the author of any pod can have it started. The calls of CSI drivers
-// mostly wait, one for each volume at a time. A key occupies a CPU while it is made.
+// mostly wait, one for each volume at a time. An RSA key occupies a CPU while it is made.
 var defaultLimits = Limits{
 	Inbox: 4096,
 	InFlight: [laneCount]int{

@@ -38,7 +38,7 @@ var sampleBodies = [laneCount]func(n int) any{
 	LaneStatfs:     func(n int) any { return &world.MeasureFilesystem{Path: fmt.Sprint("/", n)} },
 	LanePlugin:     func(int) any { return &world.GetPluginInfo{} },
 	LaneCredential: func(int) any { return &world.GetCredentials{} },
-	LaneKey:        func(int) any { return &world.MakeKey{} },
+	LaneKey:        func(int) any { return &world.MakeKey{Type: "RSA4096"} },
 	LaneCSI:        func(n int) any { return publishBy(fmt.Sprint("driver-", n)) },
 	LaneSCSI:       func(int) any { return &world.RunISCSIAdm{} },
 }
