@@ -3368,6 +3368,13 @@ var mutants = []mutant{
 		scenario: "pod-certificates", seeds: "1-100",
 	},
 	{
+		name:     "a key of another type",
+		file:     "core/podcertificate/podcertificate.go",
+		old:      "&world.MakeKey{Type: projection.KeyType}",
+		new:      "&world.MakeKey{Type: \"ED25519\"}",
+		scenario: "pod-certificates", seeds: "1-20",
+	},
+	{
 		// A change of another request wakes the pod, or nothing does.
 		name:     "the answer to a request wakes no pod",
 		file:     "core/objects.go",

@@ -3,8 +3,12 @@ package oracle
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"strings"
 	"time"
 
@@ -15,9 +19,10 @@ import (
 )
 
 // podCertificates fires when a volume holds no certificate that was issued for its source, or a key
-// that is not that of the certificate; when a certificate is not renewed in time, or too early;
-// when an agent has two open requests for one source, or requests something for a pod that has
-// ended; and when a private key is anywhere but in the volume.
+// that is not that of the certificate, or of another type than the source asks for; when a
+// certificate is not renewed in time, or too early; when an agent has two open requests for one
+// source, or requests something for a pod that has ended; and when a private key is anywhere but in
+// the volume.
 type podCertificates struct{}
 
 func (*podCertificates) describe() Entry {
@@ -137,8 +142,25 @@ func (o *podCertificates) checkVolumes(m *model, p *pod, only string) *finding {
 			!signer.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(leaf.PublicKey) {
 			return findingf("%s has a key of %s that is not that of the certificate", at, source.signer)
 		}
+		if have := keyTypeOf(leaf.PublicKey); have != projection.KeyType {
+			return findingf("%s has a key of type %s of %s, not %s", at, have, source.signer,
+				projection.KeyType)
+		}
 		return nil
 	})
+}
+
+// keyTypeOf returns the type of a public key, as the API names it.
+func keyTypeOf(key any) string {
+	switch k := key.(type) {
+	case ed25519.PublicKey:
+		return "ED25519"
+	case *ecdsa.PublicKey:
+		return fmt.Sprint("ECDSAP", k.Curve.Params().BitSize)
+	case *rsa.PublicKey:
+		return fmt.Sprint("RSA", k.N.BitLen())
+	}
+	return fmt.Sprintf("%T", key)
 }
 
 // installed returns what a volume holds of a source: from the bundle, or from its two files.

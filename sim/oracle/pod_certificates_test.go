@@ -29,6 +29,11 @@ type certificateScript struct {
 }
 
 func withCertificates(tell func(*certificateScript)) func(*script) {
+	return withCertificatesOf("ED25519", tell)
+}
+
+// withCertificatesOf has a pod that asks for a type of keys.
+func withCertificatesOf(keyType string, tell func(*certificateScript)) func(*script) {
 	return func(s *script) {
 		c := &certificateScript{script: s, files: map[string][]byte{}}
 		s.model.opts.ReadFile = func(path string) ([]byte, bool) {
@@ -41,7 +46,7 @@ func withCertificates(tell func(*certificateScript)) func(*script) {
 		p.Spec.Volumes = []v1.Volume{{Name: "tls", VolumeSource: v1.VolumeSource{
 			Projected: &v1.ProjectedVolumeSource{Sources: []v1.VolumeProjection{{
 				PodCertificate: &v1.PodCertificateProjection{SignerName: testSigner,
-					CredentialBundlePath: "all.pem"}}}}}}}
+					KeyType: keyType, CredentialBundlePath: "all.pem"}}}}}}}
 		s.setDesired(p)
 		s.CheckFact(truth.Fact{Time: s.now, Kind: truth.KeyMade, Token: "k"})
 		tell(c)
@@ -141,6 +146,11 @@ func TestPodCertificates(t *testing.T) {
 			c.request("a")
 			c.answer("a", "Issued", chain)
 			c.install(otherKey + chain)
+		})},
+		{"a key of another type", name, withCertificatesOf("ECDSAP256", func(c *certificateScript) {
+			c.request("a")
+			c.answer("a", "Issued", chain)
+			c.install(key + chain)
 		})},
 		{"no key", name, withCertificates(func(c *certificateScript) {
 			c.request("a")
