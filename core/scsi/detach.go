@@ -120,7 +120,8 @@ func (n *Node) hasUnknownSharer(d *Disk) bool {
 // has dealt with the portal already, leaves the session to this one: it did so because of this one.
 func (n *Node) isShared(d *Disk, portal string) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o == d || !o.MayExist || o.Source.Target != d.Source.Target || o.Source.Iface != d.Source.Iface {
+		if o == d || !o.MayExist || o.Source.Target != d.Source.Target ||
+			o.Source.Iface != d.Source.Iface {
 			continue
 		}
 		at := slices.IndexFunc(o.Source.Portals, func(p string) bool { return samePortal(p, portal) })
