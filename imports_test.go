@@ -56,13 +56,13 @@ var simStd = append([]string{
 	"bufio", "compress/gzip", "embed", "html/template", "io/fs", "net/url", "text/tabwriter",
 	"context",                  // ends a search between two runs
 	"runtime", "runtime/debug", // a panic is recognized, and its trace is shown
-	"crypto/ecdsa", "crypto/ed25519", "crypto/elliptic", "crypto/sha512",
+	"crypto/elliptic", "crypto/sha512",
 	"math/big", // serial numbers of certificates
 }, append(keyStd, pureStd...)...)
 
 // keyStd are packages that decode keys and certificates. They only compute, unless they are given
 // a source of randomness; the simulator gives them none.
-var keyStd = []string{"crypto", "crypto/x509"}
+var keyStd = []string{"crypto", "crypto/ecdsa", "crypto/ed25519", "crypto/rsa", "crypto/x509"}
 
 // pureModules are the packages of other modules that core and world may import: types, and
 // functions of their arguments.
