@@ -22,6 +22,7 @@ import (
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/inflight"
 	"seedlet.dev/realworld/regularfile"
+	"seedlet.dev/realworld/subprocess"
 	"seedlet.dev/world"
 )
 
@@ -30,8 +31,6 @@ const (
 	// what is kept of it: a token, which is redacted first, may have thousands of bytes.
 	stderrBytesMax = 1024
 	stderrReadMax  = 16 << 10
-	// waitDelay is how long a killed plugin's pipes may stay open.
-	waitDelay = 2 * time.Second
 )
 
 // Options configure a Port.
@@ -77,22 +76,17 @@ func execute(ctx context.Context, m *world.GetCredentials,
 	for _, v := range m.Env {
 		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
 	}
-	output, problems := bounded{max: world.CredentialBytesMax}, bounded{max: stderrReadMax}
+	output := subprocess.Buffer{Max: world.CredentialBytesMax}
+	problems := subprocess.Buffer{Max: stderrReadMax}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(m.Request), &output, &problems
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = waitDelay
 	started := time.Now()
-	err := cmd.Run()
+	err := subprocess.Run(cmd)
 	got := &world.CredentialsGot{Took: time.Since(started)}
 	if cmd.ProcessState != nil {
 		_ = cmd.Cancel() // what it has started may not stay, also if it has ended by itself
-		if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
-			err = nil // it has answered, and what it has started held its output
-		}
 	}
 	call, said := world.CallName(m), ""
-	if text := strings.TrimSpace(world.WithoutToken(problems.text.String(), tokenOf(m))); text != "" {
+	if text := strings.TrimSpace(world.WithoutToken(problems.String(), tokenOf(m))); text != "" {
 		said = ": " + text[:min(len(text), stderrBytesMax)]
 	}
 	switch {
@@ -103,11 +97,11 @@ func execute(ctx context.Context, m *world.GetCredentials,
 			got.Took.Round(time.Millisecond), err, said)
 	case err != nil:
 		got.Err = world.Errorf(world.KindInternal, call, "%v%s", err, said)
-	case output.isCut:
+	case output.IsCut:
 		got.Err = world.Errorf(world.KindExhausted, call, "its output has more than %d bytes",
 			world.CredentialBytesMax)
 	default:
-		got.Output = output.text.Bytes()
+		got.Output = output.Bytes()
 	}
 	return got
 }
@@ -119,20 +113,6 @@ func tokenOf(m *world.GetCredentials) string {
 	}
 	_ = json.Unmarshal(m.Request, &request) // it is the agent's own
 	return request.Token
-}
-
-// bounded is a writer that keeps the beginning of what is written.
-type bounded struct {
-	text  bytes.Buffer
-	max   int
-	isCut bool
-}
-
-func (b *bounded) Write(data []byte) (int, error) {
-	room := max(b.max-b.text.Len(), 0)
-	b.isCut = b.isCut || len(data) > room
-	b.text.Write(data[:min(len(data), room)])
-	return len(data), nil
 }
 
 func readDockerConfig(m *world.ReadDockerConfig) *world.DockerConfigRead {

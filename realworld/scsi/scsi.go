@@ -9,18 +9,16 @@
 package scsi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
 	"strings"
-	"syscall"
-	"time"
 
 	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/inflight"
+	"seedlet.dev/realworld/subprocess"
 	"seedlet.dev/world"
 )
 
@@ -104,35 +102,16 @@ func run(ctx context.Context, m *world.RunISCSIAdm) (any, *world.Error) {
 	return &world.ISCSIAdmRan{ExitCode: code, Output: output}, nil
 }
 
-// waitDelay is how long a killed command's pipes may stay open.
-const waitDelay = 2 * time.Second
-
 // execute executes a program, and returns the beginning of its output and its exit code.
 func execute(ctx context.Context, name string, args ...string) (output string, code int,
 	err error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	text := &bounded{}
+	text := &subprocess.Buffer{Max: world.ISCSIOutputBytesMax}
 	cmd.Stdout, cmd.Stderr = text, text
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = waitDelay
-	err = cmd.Run()
+	err = subprocess.Run(cmd)
+	output = strings.ToValidUTF8(text.String(), "?")
 	if exited, isExit := errors.AsType[*exec.ExitError](err); isExit && exited.Exited() {
-		return text.String(), exited.ExitCode(), nil
+		return output, exited.ExitCode(), nil
 	}
-	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
-		err = nil // it has ended, and what it has started holds its output
-	}
-	return text.String(), 0, err
+	return output, 0, err
 }
-
-// bounded is a writer that keeps the beginning of what is written.
-type bounded struct{ text bytes.Buffer }
-
-func (b *bounded) Write(data []byte) (int, error) {
-	room := max(world.ISCSIOutputBytesMax-b.text.Len(), 0)
-	b.text.Write(data[:min(len(data), room)])
-	return len(data), nil
-}
-
-func (b *bounded) String() string { return strings.ToValidUTF8(b.text.String(), "?") }

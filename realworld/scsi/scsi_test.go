@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"seedlet.dev/realworld/clock"
 	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
 )
@@ -33,18 +32,13 @@ func install(t *testing.T, name, script string) {
 // do carries out a request that has a time to end.
 func do(t *testing.T, opts Options, request any, timeout time.Duration) world.Event {
 	t.Helper()
-	ticks, completed := clock.New(), make(chan world.Event, 1)
-	opts.Clock, opts.Deliver = ticks, func(ev world.Event) { completed <- ev }
+	w := porttest.New()
+	opts.Clock, opts.Deliver = w.Clock, w.Deliver
 	port := New(opts)
 	defer port.Close()
-	port.Do(world.Effect{Op: 7, Body: request, Deadline: ticks.Now().Add(timeout)})
-	select {
-	case ev := <-completed:
-		return ev
-	case <-time.After(2 * porttest.Patience):
-		t.Fatal("not completed")
-		return world.Event{}
-	}
+	w.Port = port
+	body, err := w.CallWithin(request, timeout)
+	return world.Event{Body: body, Err: err}
 }
 
 // A command has its arguments, the password as the last one, and its output is returned without the
