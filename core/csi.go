@@ -65,12 +65,13 @@ func (a *Agent) startCSI() {
 	}
 }
 
-// planCSI plans the plugins, a part of the CSI volumes, or a disk.
+// planCSI plans the plugins, a part of the CSI volumes, or a part of the iSCSI volumes.
 func (a *Agent) planCSI(key timer.Key) time.Time {
+	if scsi.IsOwner(key) {
+		return a.planSCSI(key)
+	}
 	n, env := &a.state.CSI, a.csiEnv()
 	switch key.Component {
-	case scsi.Component, scsi.SearchOwner.Component:
-		return a.planSCSI(key)
 	case plugins.Owner.Component:
 		return a.state.Plugins.Plan(a.preparePlugin, &a.effects)
 	case csi.SearchOwner.Component:
@@ -86,10 +87,12 @@ func (a *Agent) planCSI(key timer.Key) time.Time {
 
 // handleCSICompletion handles the completion of an operation of planCSI, or of planVolumeStats.
 func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) {
+	if scsi.IsOwner(r.Owner) {
+		a.handleSCSICompletion(id, r, ev)
+		return
+	}
 	n, env := &a.state.CSI, a.csiEnv()
 	switch r.Owner.Component {
-	case scsi.Component, scsi.SearchOwner.Component:
-		a.handleSCSICompletion(id, r, ev)
 	case plugins.Owner.Component:
 		a.state.Plugins.HandleCompletion(id, r, ev, &a.effects)
 		a.observePlugins()

@@ -72,6 +72,7 @@
 //	claim         what backs a volume that has a claim
 //	csi           the drivers of the node, and the volumes that are staged and published
 //	scsi          the disks of volumes of the kind iscsi, and the sessions with their targets
+//	volumeop      what volumes of csi and scsi have in common: failures, and their pods
 //	devicemount   the mounts of devices for local volumes
 //	volumestats   the usage and health of the volumes that storage backs
 //	token         the service account tokens in the volumes of a pod

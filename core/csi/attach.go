@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -20,8 +21,8 @@ type Attachment struct {
 	Known   bool              `json:"known,omitempty"`
 	Context map[string]string `json:"context,omitempty"`
 	// Since is since when the volume waits to be attached.
-	Since    time.Time `json:"since,omitzero"`
-	Attempts Attempts  `json:"attempts,omitzero"`
+	Since    time.Time         `json:"since,omitzero"`
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 	// Overdue is set if a pod has waited so long that it is asked why: the node may have as many
 	// volumes as it can.
 	Overdue bool `json:"overdue,omitempty"`
@@ -57,7 +58,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if a.Since.IsZero() {
 		a.Since = now
 	}
-	if a.Attempts.isWaiting(now, &wake) {
+	if a.Attempts.IsWaiting(now, &wake) {
 		return false, wake
 	}
 	if env.Object == nil || !env.SaysInUse(v.name()) {
@@ -176,7 +177,7 @@ func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
 		problem = fmt.Sprintf("volume %s is not attached for volume attachment %s", v.Handle, name)
 	}
 	a := &v.Attachment.Attempts
-	a.fail(ev.Time, fmt.Sprintf("MountVolume.WaitForAttach failed for volume %q : %s", v.specName(),
+	a.Fail(ev.Time, fmt.Sprintf("MountVolume.WaitForAttach failed for volume %q : %s", v.specName(),
 		problem))
 }
 

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -141,7 +142,7 @@ func TestVolumeOfMissingDriverIsNotNamed(t *testing.T) {
 		t.Errorf("in use are %v without the driver", got)
 	}
 	n.register().run()
-	if n.wait(backoffMax); len(n.object.Status.VolumesInUse) != 1 {
+	if n.wait(volumeop.BackoffMax); len(n.object.Status.VolumesInUse) != 1 {
 		t.Errorf("in use are %v with the driver", n.object.Status.VolumesInUse)
 	}
 	n.attach()

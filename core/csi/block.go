@@ -191,7 +191,7 @@ func (n *Node) noteDevices(item *Item, listed *world.DirListed) {
 		if p == nil {
 			p = &Publication{UID: entry.Name, SpecName: item.Device, Block: true, State: Uncertain}
 			v.Publications[target] = p
-			n.addOwner(p.UID, v.name())
+			n.Owners.Add(p.UID, v.name())
 			n.Search.Found++
 		}
 		if item.Path == n.boundDir(item.Device) {

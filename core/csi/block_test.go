@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -115,7 +116,7 @@ func TestNoDevice(t *testing.T) {
 		!strings.HasPrefix(s.Problem, want) {
 		t.Errorf("got %+v", s)
 	}
-	if n.wait(backoffFirst); !n.isReady(device("a")) {
+	if n.wait(volumeop.BackoffFirst); !n.isReady(device("a")) {
 		t.Error("not published again")
 	}
 }

@@ -48,6 +48,7 @@ import (
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -55,19 +56,19 @@ import (
 // node without an API server: it has no volume that could be resolved.
 type Node struct {
 	Enabled bool `json:"enabled,omitempty"`
-	// LabelsAllModes is SELinux.AllModes.
+	// LabelsAllModes is the feature gate SELinuxMount; see SELinux.
 	LabelsAllModes bool   `json:"labelsAllModes,omitempty"`
 	Name           string `json:"name"`    // of the node
 	RootDir        string `json:"rootDir"` // of the kubelet
 	PodsDir        string `json:"podsDir"`
 	Dir            string `json:"dir"` // of what is staged
 
-	Drivers map[string]*Driver  `json:"drivers,omitempty"` // by name
-	Object  Object              `json:"object,omitzero"`   // the CSINode
-	Search  Search              `json:"search,omitzero"`
-	Volumes map[string]*Volume  `json:"volumes,omitempty"` // by UniqueName
-	Owners  map[string][]string `json:"owners,omitempty"`  // names of volumes, by UID of the pods
-	Names   NamesOfNode         `json:"names,omitzero"`
+	Drivers map[string]*Driver `json:"drivers,omitempty"` // by name
+	Object  Object             `json:"object,omitzero"`   // the CSINode
+	Search  Search             `json:"search,omitzero"`
+	Volumes map[string]*Volume `json:"volumes,omitempty"` // by UniqueName
+	Owners  volumeop.Owners    `json:"owners,omitempty"`  // names of volumes, by UID of the pods
+	Names   NamesOfNode        `json:"names,omitzero"`
 	// Full is set if a pod was refused a volume because the node has too many.
 	Full bool `json:"full,omitempty"`
 }

@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -25,7 +26,7 @@ type Object struct {
 	// CSINode is the object as it was read or written last; nil: it does not exist.
 	CSINode  *storagev1.CSINode `json:"csiNode,omitempty"`
 	Op       world.OpID         `json:"op,omitempty"`
-	Attempts Attempts           `json:"attempts,omitzero"`
+	Attempts volumeop.Attempts  `json:"attempts,omitzero"`
 }
 
 // ObjectOwner is the key of the CSINode.
@@ -46,7 +47,7 @@ func (n *Node) PlanObject(env *Env) time.Time {
 	var wake time.Time
 	switch {
 	case !n.Enabled || env.Object == nil || o.Op != 0:
-	case o.Attempts.isWaiting(env.Effects.Now(), &wake):
+	case o.Attempts.IsWaiting(env.Effects.Now(), &wake):
 	case !o.Known:
 		n.issueObject(&world.GetObject{Resource: world.ResourceCSINodes, Name: n.Name}, env)
 	case o.CSINode == nil:
@@ -211,12 +212,12 @@ func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	switch {
 	case ev.Err.Has(world.KindNotFound):
 		o.Known, o.CSINode = true, nil
-		o.Attempts.succeed()
+		o.Attempts.Succeed()
 	case ev.Err == nil && r.Call == "DeleteObject":
 		o.Known, o.CSINode = true, nil
 	case ev.Err == nil && ok && read.Object.CSINode != nil:
 		o.Known, o.CSINode = true, read.Object.CSINode
-		o.Attempts.succeed()
+		o.Attempts.Succeed()
 	default:
 		n.failObject(r, ev, env)
 	}
@@ -234,7 +235,7 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 		message, kind = ev.Err.Message, ev.Err.Kind
 	}
 	o.Known = false
-	if o.Attempts.fail(ev.Time, message); o.Attempts.Failures == 1 && kind != world.KindConflict {
+	if o.Attempts.Fail(ev.Time, message); o.Attempts.Failures == 1 && kind != world.KindConflict {
 		env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
 			"err", message)
 	}

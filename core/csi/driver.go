@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -33,7 +34,7 @@ type Session struct {
 	Op         world.OpID         `json:"op,omitempty"`
 	Info       *world.CSINodeInfo `json:"info,omitempty"` // checked
 	AskAt      time.Time          `json:"askAt,omitzero"` // when to ask again; zero: not at all
-	Attempts   Attempts           `json:"attempts,omitzero"`
+	Attempts   volumeop.Attempts  `json:"attempts,omitzero"`
 	// Problem is why the plugin cannot be registered.
 	Problem string `json:"problem,omitempty"`
 }
@@ -194,7 +195,7 @@ func (n *Node) PlanDriver(name string, env *Env) time.Time {
 	}
 	for i := range d.Sessions {
 		s := &d.Sessions[i]
-		if s.Problem != "" || s.Op != 0 || s.Attempts.isWaiting(env.Effects.Now(), &wake) {
+		if s.Problem != "" || s.Op != 0 || s.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 			continue
 		}
 		object, _ := env.driverObject(name)
@@ -257,12 +258,12 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 		switch {
 		case problem == "":
 			s.Info = info
-			s.Attempts.succeed()
+			s.Attempts.Succeed()
 			s.checkTopology(env)
 		case s.Info == nil && !ev.Err.Has(world.KindTimeout) && !ev.Err.Has(world.KindUnavailable):
 			s.Problem = budget.CutMessage(problem)
 		default: // it is asked again: it may be about to start, or busy
-			if s.Attempts.fail(ev.Time, problem); s.Attempts.Failures == 1 {
+			if s.Attempts.Fail(ev.Time, problem); s.Attempts.Failures == 1 {
 				env.Effects.Log(world.LevelError, "Failed to ask a CSI driver for its node", "driver",
 					r.Owner.Name, "err", s.Attempts.Problem)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -44,8 +45,8 @@ type Expansion struct {
 	Infeasible bool   `json:"infeasible,omitempty"`
 	// HasFailed is set after a final failure. If there is one more, and a user requests another size
 	// by then, the expansion is infeasible: a controller can begin with the other size.
-	HasFailed bool     `json:"hasFailed,omitempty"`
-	Attempts  Attempts `json:"attempts,omitzero"`
+	HasFailed bool              `json:"hasFailed,omitempty"`
+	Attempts  volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // notRequired is the annotation of a claim that needs no expansion on nodes.
@@ -96,7 +97,7 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 		e.Decided = version
 		return false, true, wake
 	}
-	if e.Attempts.isWaiting(env.Effects.Now(), &wake) {
+	if e.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 		return false, false, wake
 	}
 	subject := subjectExpand + u.target()
@@ -111,7 +112,7 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 		return false, true, wake
 	}
 	if issued = n.expandTo(v, u, p, size, env); !issued {
-		e.Attempts.isWaiting(env.Effects.Now(), &wake)
+		e.Attempts.IsWaiting(env.Effects.Now(), &wake)
 	}
 	return issued, false, wake
 }
@@ -155,7 +156,7 @@ func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size resource.Quant
 	e, session := &v.Expansion, n.session(v.Driver)
 	secrets, known, err := secretOf(u.ExpandSecret, "NodeExpandSecretRef", env)
 	if err != nil {
-		e.Attempts.fail(env.Effects.Now(), u.expandProblem(err.Error()))
+		e.Attempts.Fail(env.Effects.Now(), u.expandProblem(err.Error()))
 		return false
 	}
 	if !known {
@@ -238,13 +239,13 @@ func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.E
 		e.Claim = read.Object.Claim
 		if r.Call == "PatchObject" && e.Failure != "" {
 			e.Failure = ""
-			e.Attempts.backOff(ev.Time)
+			e.Attempts.BackOff(ev.Time)
 		}
 	case ev.Err != nil:
 		e.Claim = nil // it may have changed
-		e.Attempts.fail(ev.Time, u.expandProblem(ev.Err.Message))
+		e.Attempts.Fail(ev.Time, u.expandProblem(ev.Err.Message))
 	default:
-		e.Attempts.fail(ev.Time, u.expandProblem("the answer is no claim"))
+		e.Attempts.Fail(ev.Time, u.expandProblem("the answer is no claim"))
 	}
 }
 
@@ -256,13 +257,13 @@ func (v *Volume) handleExpanded(u *Use, ev world.Event, env *Env) {
 	}
 	if ev.Err == nil {
 		e.Bytes, e.Expanded = e.Asked, true
-		e.Attempts.succeed()
+		e.Attempts.Succeed()
 		v.recordExpansion(u, env)
 		return
 	}
 	const failed = "Expander.NodeExpand failed to expand the volume : "
 	problem := budget.CutMessage(failed + ev.Err.Message)
-	e.Attempts.fail(ev.Time, u.expandProblem(problem))
+	e.Attempts.Fail(ev.Time, u.expandProblem(problem))
 	env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, "VolumeResizeFailed", "%s",
 		e.Attempts.Problem)
 	if ev.Err.Has(world.KindTimeout) || ev.Err.Has(world.KindUnavailable) {

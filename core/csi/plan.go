@@ -54,12 +54,12 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	n.keepFound(v, env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
 		if p := v.Publications[target]; n.mayUnpublish(v, target, env) &&
-			!p.Attempts.isWaiting(env.Effects.Now(), &wake) && n.unpublish(v, p, env) {
+			!p.Attempts.IsWaiting(env.Effects.Now(), &wake) && n.unpublish(v, p, env) {
 			return wake
 		}
 	}
 	if len(v.Uses) == 0 && len(v.Publications) == 0 || v.mustBeRestaged(env) {
-		if n.mayUnstage(v, env) && !v.Staging.Undoing.isWaiting(env.Effects.Now(), &wake) {
+		if n.mayUnstage(v, env) && !v.Staging.Undoing.IsWaiting(env.Effects.Now(), &wake) {
 			n.unstage(v, env)
 		}
 	}
@@ -77,7 +77,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 			return wake
 		}
 	}
-	if !env.CleansUp && v.hasDisagreement() { // it may be let go of later
+	if !env.CleansUp && v.hasLabelConflict() { // it may be let go of later
 		wake = timer.Soonest(wake, env.Effects.Now().Add(listedPeriod))
 	}
 	return timer.Soonest(wake, n.planExpansion(v, env))
@@ -107,7 +107,7 @@ func (n *Node) keepFound(v *Volume, env *Env) {
 		}
 		p.State, p.Checked, p.GroupSet, p.DirMade, p.DataWritten = Done, true, true, true, true
 		p.Bound, p.Sized = p.Block, true // a device may not be held or linked yet since a reboot
-		p.LabelsKnown = p.Block || !env.SELinux.Enabled || p.Label != ""
+		p.LabelsKnown = !p.mayNeedRelabeling(env)
 		p.PublishedAt = u.Since
 		env.EnqueuePod(u.UID)
 		if v.Staging.State == Uncertain {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
@@ -34,7 +32,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 			return issued, timer.Soonest(wake, due)
 		}
 	}
-	if u.Attempts.isWaiting(now, &wake) {
+	if u.Attempts.IsWaiting(now, &wake) {
 		return false, wake
 	}
 	if isDone && !p.Checked {
@@ -59,7 +57,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 		return n.expandFirst(v, u, p, env)
 	}
 	agreed, problem := n.agreeOnLabel(v, u, env)
-	u.noteDisagreement(problem, env)
+	u.noteLabelConflict(problem, env)
 	if !agreed {
 		return false, wake
 	}
@@ -86,7 +84,7 @@ func (n *Node) expandFirst(v *Volume, u *Use, p *Publication, env *Env) (issued 
 	issued, done, wake := n.expand(v, u, p, env)
 	if done {
 		p.Sized = true
-		u.Attempts.succeed()
+		u.Attempts.Succeed()
 		env.EnqueuePod(u.UID)
 		return false, n.republishAt(v, p, env)
 	}
@@ -106,11 +104,11 @@ func (n *Node) republishAt(v *Volume, p *Publication, env *Env) time.Time {
 	return p.PublishedAt.Add(republishPeriod)
 }
 
-func (u *Use) fail(now time.Time, problem string) { u.Attempts.fail(now, u.setUpProblem(problem)) }
+func (u *Use) fail(now time.Time, problem string) { u.Attempts.Fail(now, u.setUpProblem(problem)) }
 
 // checkUse returns why a pod cannot have a volume as it asks for it.
 func (n *Node) checkUse(v *Volume, u *Use, env *Env) error {
-	if len(u.AccessModes) == 1 && u.AccessModes[0] == v1.ReadWriteOncePod {
+	if u.isOfOnePod() {
 		for _, p := range v.Publications { //ordered: whether there is one
 			if p.UID != u.UID {
 				return errors.New("volume uses the ReadWriteOncePod access mode and is already in use by " +
@@ -203,7 +201,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case r.Call == "ShareWithGroup":
 		p.GroupSet, p.Regroup = true, false
 	case r.Call == "StatPath":
-		p.Checked, p.LabelsKnown = true, p.Block || !env.SELinux.Enabled || p.Label != ""
+		p.Checked, p.LabelsKnown = true, !p.mayNeedRelabeling(env)
 	case r.Call == "BindMount":
 		p.Bound = true
 	case r.Call == "HoldDevice":
@@ -222,7 +220,7 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 	case ev.Err != nil:
 		v.endMount(u, true, env)
 	case p.isReady():
-		u.Attempts.succeed()
+		u.Attempts.Succeed()
 	}
 }
 
@@ -276,11 +274,11 @@ func (p *Publication) handleFailure(v *Volume, u *Use, r op.Record, ev world.Eve
 // regroup gives the files of a volume that was published again to the group of its pod, which has
 // it meanwhile, and returns when to plan again.
 func (n *Node) regroup(v *Volume, u *Use, p *Publication, env *Env) (issued bool, wake time.Time) {
-	if !p.Regroup || u.Attempts.isWaiting(env.Effects.Now(), &wake) {
+	if !p.Regroup || u.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 		return false, wake
 	}
 	if issued, wake = n.setGroup(v, u, p, env); !p.Regroup {
-		u.Attempts.succeed() // an attempt that has failed counts no more
+		u.Attempts.Succeed() // an attempt that has failed counts no more
 		env.EnqueuePod(u.UID)
 	}
 	return issued, wake

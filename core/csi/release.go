@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -83,7 +84,7 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 		if p.Removal, p.Mounted = (Removal{}), false; v.Driver != "" {
 			p.State = Uncertain // the call is repeated
 		}
-		p.Attempts.fail(ev.Time, problem)
+		p.Attempts.Fail(ev.Time, problem)
 		logFailure(v, n.publicationDir(p), &p.Attempts, env)
 		v.end(OperationUnmount, &p.UndoneSince, true, env)
 		n.countCleaning(v, true)
@@ -139,7 +140,7 @@ func (m *Removal) note(r op.Record, ev world.Event) (problem string) {
 }
 
 // logFailure logs why a volume cannot be undone, for the first time in a row.
-func logFailure(v *Volume, path string, a *Attempts, env *Env) {
+func logFailure(v *Volume, path string, a *volumeop.Attempts, env *Env) {
 	if a.Failures == 1 {
 		env.Effects.Log(world.LevelWarning, "Failed to unpublish or unstage a volume", "volume", v.name(),
 			"path", path, "err", a.Problem)
@@ -150,7 +151,7 @@ func logFailure(v *Volume, path string, a *Attempts, env *Env) {
 func (n *Node) unstage(v *Volume, env *Env) {
 	s, dir := &v.Staging, n.stagingDir(v)
 	session := n.session(v.Driver)
-	s.Attempts = Attempts{} // of staging it
+	s.Attempts = volumeop.Attempts{} // of staging it
 	if s.State == "" || session != nil {
 		begin(&s.UndoneSince, env)
 	}
@@ -195,7 +196,7 @@ func (n *Node) handleUnstaging(v *Volume, r op.Record, ev world.Event, env *Env)
 	switch {
 	case problem != "":
 		s.State, s.DirsMade, s.DataWritten, s.Removal = Uncertain, 0, false, Removal{}
-		s.Undoing.fail(ev.Time, problem)
+		s.Undoing.Fail(ev.Time, problem)
 		logFailure(v, n.stagingDir(v), &s.Undoing, env)
 		v.end(OperationUnmountDevice, &s.UndoneSince, true, env)
 	case r.Call == "UnstageVolume":

@@ -1,7 +1,6 @@
 package csi
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"seedlet.dev/core/objectcache"
 	"seedlet.dev/world"
 )
 
@@ -241,26 +239,6 @@ func (n *Node) watchSecrets(v *Volume, env *Env) {
 			}
 		}
 	}
-	if len(needed) == len(v.Secrets) && !slices.ContainsFunc(v.Secrets,
-		func(t world.WatchTarget) bool { return !needed[t] }) {
-		return
-	}
-	before := v.Secrets
-	v.Secrets = nil
-	for _, target := range slices.SortedFunc(maps.Keys(needed), func(x, y world.WatchTarget) int {
-		return cmp.Compare(objectcache.Key(x), objectcache.Key(y))
-	}) {
-		if !env.Objects.AddReference(target, watchUser(v.name()), env.Effects) {
-			continue // secretOf says so, and is tried again
-		}
-		v.Secrets = append(v.Secrets, target)
-		if key, isRead := env.Objects.ReadKey(target); isRead {
-			env.Enqueue(key)
-		}
-	}
-	for _, target := range before {
-		if !needed[target] {
-			env.Objects.DeleteReference(target, watchUser(v.name()), env.Effects)
-		}
-	}
+	v.Secrets = env.Objects.ReplaceReferences(watchUser(v.name()), v.Secrets, needed, env.Enqueue,
+		env.Effects)
 }

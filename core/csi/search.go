@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -35,13 +36,13 @@ type Search struct {
 
 // Item is a part of the search.
 type Item struct {
-	Kind     ItemKind   `json:"kind"`
-	Path     string     `json:"path"`
-	UID      string     `json:"uid,omitempty"`    // of the pod
-	Name     string     `json:"name,omitempty"`   // of the volume's directory
-	Device   string     `json:"device,omitempty"` // of itemDevices: the name of the block volume
-	Op       world.OpID `json:"op,omitempty"`
-	Attempts Attempts   `json:"attempts,omitzero"`
+	Kind     ItemKind          `json:"kind"`
+	Path     string            `json:"path"`
+	UID      string            `json:"uid,omitempty"`    // of the pod
+	Name     string            `json:"name,omitempty"`   // of the volume's directory
+	Device   string            `json:"device,omitempty"` // of itemDevices: the block volume
+	Op       world.OpID        `json:"op,omitempty"`
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // ItemKind is what an item of the search looks at.
@@ -135,7 +136,7 @@ func (n *Node) PlanSearch(env *Env) time.Time {
 	for i := range s.Items {
 		item := &s.Items[i]
 		if item.Op == 0 && inFlight < searchMax &&
-			!item.Attempts.isWaiting(env.Effects.Now(), &wake) {
+			!item.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 			item.Op = env.Effects.Issue(SearchOwner, item.Path, fsTimeout, item.operation())
 		}
 		if item.Op != 0 {
@@ -195,7 +196,7 @@ func (n *Node) HandleSearchCompletion(id world.OpID, ev world.Event, env *Env) {
 	}
 	if ev.Err != nil && !(ev.Err.Has(world.KindNotFound) && item.Kind != itemMounts) {
 		s.Items[i].Op = 0
-		if s.Items[i].Attempts.fail(ev.Time, ev.Err.Message); s.Items[i].Attempts.Failures == 1 {
+		if s.Items[i].Attempts.Fail(ev.Time, ev.Err.Message); s.Items[i].Attempts.Failures == 1 {
 			env.Effects.Log(world.LevelWarning, "Failed to look for CSI volumes", "path", item.Path, "err",
 				ev.Err.Message)
 		}
@@ -351,6 +352,6 @@ func (n *Node) notePublication(v *Volume, item *Item, read *world.FilesRead, lab
 	}
 	v.Publications[target] = p
 	v.User = cmp.Or(v.User, item.UID)
-	n.addOwner(item.UID, v.name())
+	n.Owners.Add(item.UID, v.name())
 	n.Search.Found++
 }

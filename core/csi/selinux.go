@@ -124,6 +124,11 @@ func (v *Volume) mountedLabel() (label string, isMounted bool) {
 // isMounted reports whether a volume is, or may be, staged: also while that is being undone.
 func (s *Staging) isMounted() bool { return s.State != "" || !s.UndoneSince.IsZero() }
 
+// mayNeedRelabeling reports whether the runtime may have to relabel the files of a publication.
+func (p *Publication) mayNeedRelabeling(env *Env) bool {
+	return env.SELinux.Enabled && !p.Block && p.Label == ""
+}
+
 // agreeOnLabel reports whether a volume can be mounted with the label that a use needs, and notes
 // the label for what is not mounted yet. Otherwise it returns why not. What is published stays as
 // it is, whatever its driver supports meanwhile.
@@ -191,23 +196,23 @@ func (v *Volume) labelInTurn(env *Env) string {
 	return labels[v.Staging.Attempts.Failures%len(labels)]
 }
 
-// noteDisagreement notes why a pod does not get a volume with its label. The volume is planned when
-// something of it changes.
-func (u *Use) noteDisagreement(problem error, env *Env) {
+// noteLabelConflict notes why a pod does not get a volume with its label. The volume is planned
+// when something of it changes.
+func (u *Use) noteLabelConflict(problem error, env *Env) {
 	text := ""
 	if problem != nil {
 		text = u.setUpProblem(budget.CutMessage(problem.Error()))
 	}
-	if u.Disagreement != text {
-		u.Disagreement = text
+	if u.LabelConflict != text {
+		u.LabelConflict = text
 		env.EnqueuePod(u.UID)
 	}
 }
 
-// hasDisagreement reports whether a pod cannot have a volume with its label.
-func (v *Volume) hasDisagreement() bool {
+// hasLabelConflict reports whether a pod cannot have a volume with its label.
+func (v *Volume) hasLabelConflict() bool {
 	for _, u := range v.Uses { //ordered: whether there is one
-		if u.Disagreement != "" {
+		if u.LabelConflict != "" {
 			return true
 		}
 	}

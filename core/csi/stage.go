@@ -12,7 +12,7 @@ import (
 // and staged, as far as it has to be. Otherwise it issues what is next, and returns when to plan
 // again.
 func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
-	if v.Staging.Attempts.isWaiting(env.Effects.Now(), &wake) {
+	if v.Staging.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 		return false, wake
 	}
 	session := n.session(v.Driver)
@@ -32,7 +32,7 @@ func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
 	stages := session.Info.Capabilities.StageUnstage || v.Device != "" &&
 		(v.Staging.DirsMade < len(n.stagingDirs(v)) || !v.Staging.DataWritten)
 	if v.Ephemeral || !stages || v.Staging.State == Done && v.Staging.Removal == (Removal{}) {
-		v.Staging.Attempts.succeed()
+		v.Staging.Attempts.Succeed()
 		return true, time.Time{}
 	}
 	return false, n.stage(v, session, env)
@@ -51,7 +51,7 @@ func (v *Volume) failStaging(now time.Time, problem string, env *Env) {
 	case v.Device != "":
 		step = "MapVolume.SetUpDevice"
 	}
-	v.Staging.Attempts.fail(now, fmt.Sprintf("%s failed for volume %q : %s", step,
+	v.Staging.Attempts.Fail(now, fmt.Sprintf("%s failed for volume %q : %s", step,
 		v.specName(), problem))
 	if u := v.firstUse(); u != nil {
 		v.endMount(u, true, env)
@@ -101,7 +101,7 @@ func (n *Node) handleStaging(v *Volume, r op.Record, ev world.Event, env *Env) {
 		s.DataWritten = true
 	default:
 		s.State = Done
-		s.Attempts.succeed()
+		s.Attempts.Succeed()
 	}
 	s.Fresh = false
 }

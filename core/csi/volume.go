@@ -14,6 +14,7 @@ import (
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/token"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -59,42 +60,6 @@ const (
 	Done      State = "Done"
 )
 
-// Attempts are the failures in a row of something.
-type Attempts struct {
-	Failures  int       `json:"failures,omitempty"`
-	NotBefore time.Time `json:"notBefore,omitzero"`
-	Problem   string    `json:"problem,omitempty"` // the last failure, in the kubelet's words
-}
-
-const (
-	// The back-off is that of the kubelet's volume operations (exponentialbackoff in
-	// pkg/util/goroutinemap).
-	backoffFirst = 500 * time.Millisecond
-	backoffMax   = 2*time.Minute + 2*time.Second
-)
-
-func (a *Attempts) fail(now time.Time, problem string) {
-	a.Failures++
-	a.backOff(now)
-	a.Problem = budget.CutMessage(problem)
-}
-
-// backOff begins the back-off after the last failure.
-func (a *Attempts) backOff(now time.Time) {
-	a.NotBefore = now.Add(timer.Backoff(a.Failures, backoffFirst, backoffMax))
-}
-
-func (a *Attempts) succeed() { *a = Attempts{} }
-
-// isWaiting reports whether the back-off has not passed, and notes its end in wake.
-func (a *Attempts) isWaiting(now time.Time, wake *time.Time) bool {
-	if !now.Before(a.NotBefore) {
-		return false
-	}
-	*wake = timer.Soonest(*wake, a.NotBefore)
-	return true
-}
-
 // Staging is the volume at its global path, which all pods of the node share.
 type Staging struct {
 	State State `json:"state,omitempty"`
@@ -104,10 +69,10 @@ type Staging struct {
 	DirsMade    int  `json:"dirsMade,omitempty"` // of stagingDirs
 	DataWritten bool `json:"dataWritten,omitempty"`
 	// Label is that of the volume, as Publication.Label, also if its driver does not stage.
-	Label    string   `json:"label,omitempty"`
-	Removal  Removal  `json:"removal,omitzero"`
-	Attempts Attempts `json:"attempts,omitzero"`
-	Undoing  Attempts `json:"undoing,omitzero"` // to undo it
+	Label    string            `json:"label,omitempty"`
+	Removal  Removal           `json:"removal,omitzero"`
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
+	Undoing  volumeop.Attempts `json:"undoing,omitzero"` // to undo it
 	// UndoneSince is since when it is being undone; zero: it is not.
 	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
@@ -144,12 +109,12 @@ type Publication struct {
 	// GroupSet reports whether the files belonged to the group of the pod, if they had to, before it
 	// got them. Regroup is set from when the volume was published again, as its driver may have made
 	// files, until they were given to the group.
-	GroupSet    bool       `json:"groupSet,omitempty"`
-	Regroup     bool       `json:"regroup,omitempty"`
-	Group       GroupWatch `json:"group,omitzero"`
-	PublishedAt time.Time  `json:"publishedAt,omitzero"`
-	Removal     Removal    `json:"removal,omitzero"`
-	Attempts    Attempts   `json:"attempts,omitzero"` // to undo it
+	GroupSet    bool              `json:"groupSet,omitempty"`
+	Regroup     bool              `json:"regroup,omitempty"`
+	Group       GroupWatch        `json:"group,omitzero"`
+	PublishedAt time.Time         `json:"publishedAt,omitzero"`
+	Removal     Removal           `json:"removal,omitzero"`
+	Attempts    volumeop.Attempts `json:"attempts,omitzero"` // to undo it
 	// UndoneSince is since when it is being undone; zero: it is not.
 	UndoneSince time.Time `json:"undoneSince,omitzero"`
 }
@@ -199,17 +164,17 @@ type Use struct {
 	// SELinux are the options of the containers that mount the volume, if it may be mounted with
 	// their label.
 	SELinux []v1.SELinuxOptions `json:"selinux,omitempty"`
-	// Disagreement is why the pod cannot have the volume with its label; empty: it can.
-	Disagreement string `json:"disagreement,omitempty"`
+	// LabelConflict is why the volume cannot be mounted with the pod's SELinux label; empty: it can.
+	LabelConflict string `json:"labelConflict,omitempty"`
 
 	// HasRun reports whether the pod has containers: they were created after its volumes.
 	HasRun bool `json:"hasRun,omitempty"`
 
 	Since time.Time `json:"since"` // since when the use is declared
 	// MountSince is since when the pod is being given the volume; zero: it is not.
-	MountSince time.Time `json:"mountSince,omitzero"`
-	Attempts   Attempts  `json:"attempts,omitzero"`
-	Tokens     token.Set `json:"tokens,omitzero"`
+	MountSince time.Time         `json:"mountSince,omitzero"`
+	Attempts   volumeop.Attempts `json:"attempts,omitzero"`
+	Tokens     token.Set         `json:"tokens,omitzero"`
 	// NodeFull is set if the volume was not attached because the node has too many.
 	NodeFull bool `json:"nodeFull,omitempty"`
 }
@@ -398,7 +363,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		}
 		u.Since = now
 		v.Uses[u.target()], known, changed = &u, &u, true
-		n.addOwner(u.UID, name)
+		n.Owners.Add(u.UID, name)
 	}
 	if p := v.Publications[u.target()]; p != nil && p.Released {
 		p.Released, changed = false, true
@@ -464,8 +429,8 @@ func (v *Volume) stateOf(u *Use) UseState {
 	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
 	state.Relabel, state.NodeFull = state.Ready && p.Relabel, !state.Ready && u.NodeFull
-	if !state.Ready && u.Disagreement != "" {
-		state.Problem, state.Failures = u.Disagreement, max(1, state.Failures)
+	if !state.Ready && u.LabelConflict != "" {
+		state.Problem, state.Failures = u.LabelConflict, max(1, state.Failures)
 	}
 	if !state.Ready && state.Problem == "" {
 		state.Problem, state.Failures = v.Staging.Attempts.Problem, v.Staging.Attempts.Failures
@@ -531,17 +496,7 @@ func (n *Node) addVolume(driver, handle string, ephemeral bool) *Volume {
 	return v
 }
 
-// addOwner notes that a volume has a use or a publication of a pod.
-func (n *Node) addOwner(uid, name string) {
-	if n.Owners == nil {
-		n.Owners = map[string][]string{}
-	}
-	if i, found := slices.BinarySearch(n.Owners[uid], name); !found {
-		n.Owners[uid] = slices.Insert(n.Owners[uid], i, name)
-	}
-}
-
-// dropOwner removes the note of addOwner if a pod has nothing of a volume any more.
+// dropOwner notes in Owners if a pod has nothing of a volume any more.
 func (n *Node) dropOwner(v *Volume, uid string) {
 	for _, u := range v.Uses { //ordered: whether there is one
 		if u.UID == uid {
@@ -553,12 +508,7 @@ func (n *Node) dropOwner(v *Volume, uid string) {
 			return
 		}
 	}
-	if i, found := slices.BinarySearch(n.Owners[uid], v.name()); found {
-		n.Owners[uid] = slices.Delete(n.Owners[uid], i, i+1)
-	}
-	if len(n.Owners[uid]) == 0 {
-		delete(n.Owners, uid)
-	}
+	n.Owners.Remove(uid, v.name())
 }
 
 // VolumeNames returns the unique names of all volumes, sorted.

@@ -1,6 +1,9 @@
 package pod
 
-import "seedlet.dev/core/scsi"
+import (
+	"seedlet.dev/core/scsi"
+	"seedlet.dev/core/volume"
+)
 
 // The disks of the pod's volumes of the kind iscsi. Package scsi has their facts, as pods share
 // them; the pod declares which it needs, and takes that back when it has ended.
@@ -35,5 +38,5 @@ func (p *Pod) releaseDisks(env *Env, hasUnmounted bool) (waits bool) {
 	for _, name := range changed {
 		env.Disks.Enqueue(name)
 	}
-	return held && (p.Spec == nil || p.Storage.Volumes.MayHaveDisk(p.Spec))
+	return held && (p.Spec == nil || p.Storage.Volumes.MayHaveDevice(p.Spec, volume.ISCSIPlugin))
 }

@@ -180,11 +180,7 @@ func (p *Pod) watchReferences(env *Env) {
 
 // watch watches an object for the pod, and reports whether the node has a watch left for it.
 func (p *Pod) watch(object world.WatchTarget, env *Env) bool {
-	watched := env.Objects.AddReference(object, p.UID, env.Effects)
-	if key, read := env.Objects.ReadKey(object); read && watched {
-		env.Enqueue(key)
-	}
-	return watched
+	return env.Objects.Refer(object, p.UID, env.Enqueue, env.Effects)
 }
 
 // watchVolumes reads the persistent volumes that the pod's claims name, until the pod has

@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -45,8 +46,8 @@ type Setup struct {
 	MultipathUntil time.Time `json:"multipathUntil,omitzero"`
 	NextLook       time.Time `json:"nextLook,omitzero"`
 
-	Device   string   `json:"device,omitempty"` // the disk, once it is there
-	Attempts Attempts `json:"attempts,omitzero"`
+	Device   string            `json:"device,omitempty"` // the disk, once it is there
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 	// FailedStep is the step of a kubelet that has failed last; empty: WaitForAttach.
 	FailedStep string `json:"failedStep,omitempty"`
 }
@@ -254,7 +255,7 @@ func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) t
 		device = found[0].Device
 	}
 	if d.Block {
-		s.Device, s.Attempts, s.FailedStep = device, Attempts{}, ""
+		s.Device, s.Attempts, s.FailedStep = device, volumeop.Attempts{}, ""
 		for _, u := range d.sortedUses() {
 			env.EnqueuePod(u.UID)
 		}
@@ -329,14 +330,14 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		case "WriteFile":
 			d.Written = true
 		case "MountDevice":
-			d.Mounted, s.Attempts, s.FailedStep = Done, Attempts{}, ""
+			d.Mounted, s.Attempts, s.FailedStep = Done, volumeop.Attempts{}, ""
 		}
 	}
 }
 
 // failSetup begins the back-off after a failure. What there is has to be looked at again.
 func (d *Disk) failSetup(step, problem string, env *Env) {
-	if d.Setup.Attempts.fail(env.Effects.Now(), problem); d.Setup.Attempts.Failures == 1 {
+	if d.Setup.Attempts.Fail(env.Effects.Now(), problem); d.Setup.Attempts.Failures == 1 {
 		env.Effects.Log(world.LevelWarning, "Failed to set up an iSCSI disk", "disk", d.Name, "err",
 			d.Setup.Attempts.Problem)
 	}

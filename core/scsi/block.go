@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -30,9 +31,9 @@ type Bound struct {
 
 // Removal is how far a device is taken from a pod.
 type Removal struct {
-	Op        world.OpID `json:"op,omitempty"`
-	StepsDone int        `json:"stepsDone,omitempty"`
-	Attempts  Attempts   `json:"attempts,omitzero"`
+	Op        world.OpID        `json:"op,omitempty"`
+	StepsDone int               `json:"stepsDone,omitempty"`
+	Attempts  volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // note adds a device that may be bound for a pod.
@@ -42,7 +43,7 @@ func (n *Node) note(d *Disk, uid string) {
 	}
 	if d.Bound[uid] == nil {
 		d.Bound[uid] = &Bound{}
-		n.addOwner(uid, d.Name)
+		n.Owners.Add(uid, d.Name)
 	}
 	d.MayExist = true
 }
@@ -52,7 +53,7 @@ func (n *Node) note(d *Disk, uid string) {
 func (n *Node) planBound(d *Disk, env *Env, wake *time.Time) bool {
 	for _, uid := range slices.Sorted(maps.Keys(d.Bound)) {
 		b := d.Bound[uid]
-		if n.isNeeded(uid, b, env) || b.Removal.Attempts.isWaiting(env.Effects.Now(), wake) {
+		if n.isNeeded(uid, b, env) || b.Removal.Attempts.IsWaiting(env.Effects.Now(), wake) {
 			continue
 		}
 		at := n.path(d) + "/" + uid
@@ -89,7 +90,7 @@ func (n *Node) handleBound(d *Disk, uid string, ev world.Event, env *Env) {
 	switch {
 	case ev.Err != nil:
 		b.Removal.StepsDone = 0
-		if b.Removal.Attempts.fail(ev.Time, ev.Err.Message); b.Removal.Attempts.Failures == 1 {
+		if b.Removal.Attempts.Fail(ev.Time, ev.Err.Message); b.Removal.Attempts.Failures == 1 {
 			env.Effects.Log(world.LevelWarning, "Failed to take an iSCSI device from a pod", "podUID", uid,
 				"disk", d.Name, "err", ev.Err.Message)
 		}

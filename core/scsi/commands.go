@@ -140,7 +140,7 @@ func (d *Disk) secretOf(u *Use, env *Env) (data map[string]string, known bool, e
 	if env.Objects == nil {
 		return nil, false, fmt.Errorf("couldn't get secret %s: there is no API server", name)
 	}
-	if d.Secret == nil {
+	if len(d.Secrets) == 0 {
 		return nil, false, fmt.Errorf("couldn't get secret %s: it is not read, as the pod, or all pods "+
 			"of the node, refer to more than they may", name)
 	}
@@ -167,31 +167,19 @@ func (n *Node) watchSecret(d *Disk, env *Env) {
 	if env.Objects == nil {
 		return
 	}
-	var needed *world.WatchTarget
+	needed := map[world.WatchTarget]bool{}
 	if len(d.Uses) > 0 && !d.isReady() {
 		u := d.firstUse()
 		if (u.DiscoveryCHAP || u.SessionCHAP) && u.Secret != nil {
 			target := world.WatchTarget{Resource: world.ResourceSecrets, Namespace: u.Secret.Namespace,
 				Name: u.Secret.Name}
 			if !u.Inline || env.Objects.HasUser(target, u.UID) {
-				needed = &target
+				needed[target] = true
 			}
 		}
 	}
-	before := d.Secret
-	if needed != nil && before != nil && *needed == *before {
-		return
-	}
-	d.Secret = nil
-	if needed != nil && env.Objects.AddReference(*needed, watchUser(d.Name), env.Effects) {
-		d.Secret = needed
-		if key, isRead := env.Objects.ReadKey(*needed); isRead {
-			env.Enqueue(key)
-		}
-	}
-	if before != nil {
-		env.Objects.DeleteReference(*before, watchUser(d.Name), env.Effects)
-	}
+	d.Secrets = env.Objects.ReplaceReferences(watchUser(d.Name), d.Secrets, needed, env.Enqueue,
+		env.Effects)
 }
 
 // watchUser returns the user of what is watched for a disk.

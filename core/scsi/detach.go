@@ -8,6 +8,7 @@ import (
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -33,8 +34,8 @@ type Undo struct {
 	IfaceGone bool `json:"ifaceGone,omitempty"`
 
 	// IsInUse is set while something is mounted that the agent waits for.
-	IsInUse  bool     `json:"isInUse,omitempty"`
-	Attempts Attempts `json:"attempts,omitzero"`
+	IsInUse  bool              `json:"isInUse,omitempty"`
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // hasStarted reports whether anything may have been undone.
@@ -74,7 +75,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 	case u.LookedAt.Before(timer.Later(d.LateUntil, d.ScanUntil)):
 		// A session or a disk may still appear: all is looked at again then.
 		d.Undo = Undo{DataRead: u.DataRead,
-			Attempts: Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
+			Attempts: volumeop.Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
 		return d.Undo.Attempts.NotBefore
 	case !u.IfaceGone && d.Source.hasOwnIface():
 		d.command("", &world.RunISCSIAdm{Args: []string{"-m", "iface", "-I", d.Source.Iface, "-o",
@@ -207,7 +208,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 // was read of the disk, which is known then.
 func (d *Disk) failUndo(problem string, env *Env) {
 	a := d.Undo.Attempts
-	if a.fail(env.Effects.Now(), problem); a.Failures == 1 {
+	if a.Fail(env.Effects.Now(), problem); a.Failures == 1 {
 		env.Effects.Log(world.LevelWarning, "An iSCSI disk cannot be detached", "disk", d.Name, "err",
 			a.Problem)
 	}

@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
-	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -51,8 +50,8 @@ type Disk struct {
 	ScanUntil time.Time `json:"scanUntil,omitzero"`
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
-	// Secret is the secret that is watched for the disk.
-	Secret *world.WatchTarget `json:"secretTarget,omitempty"`
+	// Secrets is the secret that is watched for the disk; empty: none.
+	Secrets []world.WatchTarget `json:"secretTargets,omitempty"`
 }
 
 // State is how far something is done. A state is uncertain from the moment a call is issued.
@@ -111,28 +110,6 @@ type UseState struct {
 	// how often in a row.
 	Problem  string
 	Failures int
-}
-
-// Attempts are the failures in a row of something.
-type Attempts struct {
-	Failures  int       `json:"failures,omitempty"`
-	NotBefore time.Time `json:"notBefore,omitzero"`
-	Problem   string    `json:"problem,omitempty"` // the last failure
-}
-
-func (a *Attempts) fail(now time.Time, problem string) {
-	a.Failures++
-	a.NotBefore = now.Add(timer.Backoff(a.Failures, backoffFirst, backoffMax))
-	a.Problem = budget.CutMessage(problem)
-}
-
-// isWaiting reports whether the back-off has not passed, and notes its end in wake.
-func (a *Attempts) isWaiting(now time.Time, wake *time.Time) bool {
-	if !now.Before(a.NotBefore) {
-		return false
-	}
-	*wake = timer.Soonest(*wake, a.NotBefore)
-	return true
 }
 
 const (
@@ -237,7 +214,9 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	known := d.Uses[u.target()]
 	if known == nil {
 		u.Since = now
-		if len(d.Uses) == 0 { // it may have been undone meanwhile, and its device be another disk's
+		// It may have been undone meanwhile, and its device be another disk's; of one that pods share,
+		// the sessions may be others by now.
+		if len(d.Uses) == 0 || d.Block {
 			d.weaken()
 		}
 		if d.Uses == nil {
@@ -245,10 +224,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		}
 		d.addPortals(u.Source.Portals)
 		d.User, d.Uses[u.target()], known, changed = u.UID, &u, &u, true
-		n.addOwner(u.UID, name)
-		if d.Block { // the sessions may be others by now
-			d.Setup.restart()
-		}
+		n.Owners.Add(u.UID, name)
 		if b := d.Bound[u.UID]; b != nil {
 			b.Released, b.Removal = false, Removal{Op: b.Removal.Op}
 		}
@@ -373,29 +349,14 @@ func (n *Node) Holds(uid string) bool {
 	})
 }
 
-// addOwner notes that a disk has a use, or a device that may be bound, of a pod.
-func (n *Node) addOwner(uid, name string) {
-	if n.Owners == nil {
-		n.Owners = map[string][]string{}
-	}
-	if i, found := slices.BinarySearch(n.Owners[uid], name); !found {
-		n.Owners[uid] = slices.Insert(n.Owners[uid], i, name)
-	}
-}
-
-// dropOwner removes the note of addOwner if a pod has nothing of a disk any more.
+// dropOwner notes in Owners if a pod has nothing of a disk any more.
 func (n *Node) dropOwner(d *Disk, uid string) {
 	if d.Bound[uid] != nil || slices.ContainsFunc(d.sortedUses(), func(u *Use) bool {
 		return u.UID == uid
 	}) {
 		return
 	}
-	if i, found := slices.BinarySearch(n.Owners[uid], d.Name); found {
-		n.Owners[uid] = slices.Delete(n.Owners[uid], i, i+1)
-	}
-	if len(n.Owners[uid]) == 0 {
-		delete(n.Owners, uid)
-	}
+	n.Owners.Remove(uid, d.Name)
 }
 
 // sortedUses returns the uses by their targets. The first one decides how a disk is set up.

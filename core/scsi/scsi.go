@@ -39,6 +39,7 @@ import (
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -48,9 +49,9 @@ type Node struct {
 	PodsDir string `json:"podsDir"`
 	Dir     string `json:"dir"` // of the disks
 
-	Disks  map[string]*Disk    `json:"disks,omitempty"`  // by name, which is the directory below Dir
-	Owners map[string][]string `json:"owners,omitempty"` // names of disks, by UID of the pods
-	Search Search              `json:"search,omitzero"`
+	Disks  map[string]*Disk `json:"disks,omitempty"`  // by name, which is the directory below Dir
+	Owners volumeop.Owners  `json:"owners,omitempty"` // names of disks, by UID of the pods
+	Search Search           `json:"search,omitzero"`
 	// Full is set if a pod was refused a disk because the node has too many.
 	Full bool `json:"full,omitempty"`
 }
@@ -88,8 +89,6 @@ const (
 	// removalTimeout has room for a multipath device that writes what it has.
 	removalTimeout = 2 * time.Minute
 
-	backoffFirst = 500 * time.Millisecond
-	backoffMax   = 2*time.Minute + 2*time.Second // as of all volume operations of a kubelet
 	// listedPeriod is how often a disk that was found looks whether all pods were listed.
 	listedPeriod = 10 * time.Second
 )
@@ -102,6 +101,9 @@ func DiskKey(name string) timer.Key { return timer.Key{Component: Component, Nam
 
 // SearchOwner is the key of the search.
 var SearchOwner = timer.Key{Component: "scsisearch"}
+
+// IsOwner reports whether a key is of a disk, or of the search.
+func IsOwner(key timer.Key) bool { return key.Component == Component || key == SearchOwner }
 
 // PlanDisk issues the next operation on a disk, and returns when to plan again.
 func (n *Node) PlanDisk(name string, env *Env) time.Time {
@@ -137,16 +139,15 @@ func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 		if d.Undo.hasStarted() {
 			d.Undo = Undo{}
 			d.Setup = Setup{Attempts: d.Setup.Attempts} // what is left of it is not known
-			d.weaken()
 		}
-		if !d.isReady() && !d.Setup.Attempts.isWaiting(env.Effects.Now(), &wake) {
+		if !d.isReady() && !d.Setup.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 			wake = timer.Soonest(wake, n.setUp(d, env))
 		}
 	case len(d.Bound) > 0:
 	case !d.MayExist:
 	case !env.CleansUp && d.Found:
 		wake = env.Effects.Now().Add(listedPeriod)
-	case !d.Undo.Attempts.isWaiting(env.Effects.Now(), &wake):
+	case !d.Undo.Attempts.IsWaiting(env.Effects.Now(), &wake):
 		wake = timer.Soonest(wake, n.undo(d, env))
 	}
 	return wake

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -14,12 +15,12 @@ import (
 // directories, since after a loss of power nothing is mounted, and the directories are there. A
 // machine on which no disk was ever set up is not searched.
 type Search struct {
-	Complete   bool            `json:"complete,omitempty"`
-	Op         world.OpID      `json:"op,omitempty"`
-	MountsSeen bool            `json:"mountsSeen,omitempty"`
-	Mounts     map[string]bool `json:"mounts,omitempty"` // the paths below the directory of disks
-	Dirs       []string        `json:"dirs,omitempty"`   // below it, which are to be listed
-	Attempts   Attempts        `json:"attempts,omitzero"`
+	Complete   bool              `json:"complete,omitempty"`
+	Op         world.OpID        `json:"op,omitempty"`
+	MountsSeen bool              `json:"mountsSeen,omitempty"`
+	Mounts     map[string]bool   `json:"mounts,omitempty"` // the paths below the directory of disks
+	Dirs       []string          `json:"dirs,omitempty"`   // below it, which are to be listed
+	Attempts   volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // Start begins the search, if there is anything to be found.
@@ -34,7 +35,7 @@ func (n *Node) Start(hasVolumes bool) {
 func (n *Node) PlanSearch(env *Env) time.Time {
 	s := &n.Search
 	var wake time.Time
-	if s.Complete || s.Op != 0 || s.Attempts.isWaiting(env.Effects.Now(), &wake) {
+	if s.Complete || s.Op != 0 || s.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 		return wake
 	}
 	var body any = &world.ListMounts{Path: n.RootDir}
@@ -56,7 +57,7 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	}
 	switch {
 	case ev.Err != nil && !(s.MountsSeen && ev.Err.Has(world.KindNotFound)):
-		if s.Attempts.fail(ev.Time, ev.Err.Message); s.Attempts.Failures == 1 {
+		if s.Attempts.Fail(ev.Time, ev.Err.Message); s.Attempts.Failures == 1 {
 			env.Effects.Log(world.LevelWarning, "Failed to look for iSCSI disks", "err", ev.Err.Message)
 		}
 		return
@@ -77,7 +78,7 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 			n.applyDir(at, dir.Entries, ev.Time)
 		}
 	}
-	s.Attempts = Attempts{}
+	s.Attempts = volumeop.Attempts{}
 	if len(s.Dirs) > 0 {
 		return
 	}

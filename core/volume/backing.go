@@ -95,15 +95,15 @@ func (s *Set) IsBackedBy(persistentVolume string) bool {
 	})
 }
 
-// MayHaveDevice reports whether a container of the pod may have the device of a local volume: one
-// of a volume whose backing is not known, or is that.
-func (s *Set) MayHaveDevice(pod *v1.Pod) bool {
+// MayHaveDevice reports whether a container of the pod may have the device of a volume of a plugin:
+// one of a volume whose backing is not known, or is that.
+func (s *Set) MayHaveDevice(pod *v1.Pod, plugin Plugin) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(spec v1.Volume) bool {
 		if claim.Name(pod, &spec) == "" || !claim.UseOf(pod, spec.Name).Device {
 			return false
 		}
 		v := s.find(spec.Name)
-		return v == nil || v.Backing == nil || v.Backing.Block && v.Backing.Plugin == LocalPlugin
+		return v == nil || v.Backing == nil || v.Backing.Block && v.Backing.Plugin == plugin
 	})
 }
 

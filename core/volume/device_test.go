@@ -174,14 +174,14 @@ func TestMayHaveDevice(t *testing.T) {
 	driver.Spec.ObjectMeta = metav1.ObjectMeta{Namespace: "a"}
 	drivers := &Set{Volumes: []Volume{{Name: "v", Backing: &Backing{Plugin: CSIPlugin}}}}
 	switch {
-	case !s.MayHaveDevice(pod.Spec):
+	case !s.MayHaveDevice(pod.Spec, LocalPlugin):
 		t.Error("not before it is resolved")
-	case s.MayHaveDevice(files.Spec):
+	case s.MayHaveDevice(files.Spec, LocalPlugin):
 		t.Error("a pod with a file system")
-	case drivers.MayHaveDevice(driver.Spec):
+	case drivers.MayHaveDevice(driver.Spec, LocalPlugin):
 		t.Error("a pod with a device of a driver")
 	}
-	if runSteps(s, pod, world.PathBlockDevice); !s.MayHaveDevice(pod.Spec) {
+	if runSteps(s, pod, world.PathBlockDevice); !s.MayHaveDevice(pod.Spec, LocalPlugin) {
 		t.Error("not after it is set up")
 	}
 }

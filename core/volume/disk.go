@@ -3,7 +3,6 @@ package volume
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/claim"
 	"seedlet.dev/core/scsi"
 	"seedlet.dev/world"
 )
@@ -62,20 +61,4 @@ func (v *Volume) diskSteps(b *Backing, pod *Pod) []any {
 			OnRootMismatch: v.Mounted.Existed || sharesOnRootMismatch(pod.Spec)})
 	}
 	return steps
-}
-
-// MayHaveDisk reports whether a container of the pod may have the device of a disk: one of a volume
-// whose backing is not known, or is that.
-func (s *Set) MayHaveDisk(pod *v1.Pod) bool {
-	for i := range pod.Spec.Volumes {
-		spec := &pod.Spec.Volumes[i]
-		if claim.Name(pod, spec) == "" || !claim.UseOf(pod, spec.Name).Device {
-			continue
-		}
-		v := s.find(spec.Name)
-		if v == nil || v.Backing == nil || v.Backing.Block && v.Backing.Plugin == ISCSIPlugin {
-			return true
-		}
-	}
-	return false
 }

@@ -67,7 +67,7 @@ func TestDiskSteps(t *testing.T) {
 			!s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
 			t.Errorf("%+v, want %+v, %q", got, place, s.Problem())
 		}
-		if at, _ := s.Measured("v", pod.Dir); at != diskMount || s.MayHaveDisk(pod.Spec) {
+		if at, _ := s.Measured("v", pod.Dir); at != diskMount || s.MayHaveDevice(pod.Spec, ISCSIPlugin) {
 			t.Errorf("measured at %q, or may have a device", at)
 		}
 	}
@@ -77,7 +77,7 @@ func TestDiskSteps(t *testing.T) {
 func TestDiskDeviceSteps(t *testing.T) {
 	pod, state := withDisk(v1.PersistentVolumeBlock)
 	s := &Set{}
-	if !s.MayHaveDisk(pod.Spec) {
+	if !s.MayHaveDevice(pod.Spec, ISCSIPlugin) {
 		t.Error("the pod may have no device")
 	}
 	*state = scsi.UseState{Ready: true, Device: "/dev/sdc"}
@@ -90,7 +90,8 @@ func TestDiskDeviceSteps(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if place := s.Place(pod.Dir, &pod.Spec.Spec.Volumes[0]); place.Path != link || !place.Block ||
-		place.Relabel || !s.MayHaveDisk(pod.Spec) || s.MayHaveDevice(pod.Spec) {
+		place.Relabel || !s.MayHaveDevice(pod.Spec, ISCSIPlugin) ||
+		s.MayHaveDevice(pod.Spec, LocalPlugin) {
 		t.Errorf("%+v", place)
 	}
 }

@@ -69,18 +69,12 @@ func (*csiLabels) checkData(m *model, f *truth.Fact) *finding {
 // agent may know of its CSIDriver.
 func (m *model) labelsOf(at time.Time, pod *v1.Pod, use *csiUse) (labels []string) {
 	label := m.labelInMode(pod, use)
-	states := m.csi.driverStates[use.driver]
-	for i := range states {
-		switch d := states[i].object; {
-		case !m.mayGoBy(&states[i], at):
-		case d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount:
+	for _, d := range m.csiDriverStates(at, use.driver) {
+		if d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount {
 			labels = append(labels, "")
-		default:
+		} else {
 			labels = append(labels, label)
 		}
-	}
-	if len(labels) == 0 {
-		labels = append(labels, "")
 	}
 	return labels
 }

@@ -1,0 +1,72 @@
+// Package volumeop has what the volumes of CSI drivers and the disks of package scsi have in
+// common: the failures of the operations on them, and which pods have some of them.
+package volumeop
+
+import (
+	"slices"
+	"time"
+
+	"seedlet.dev/core/budget"
+	"seedlet.dev/core/timer"
+)
+
+// Attempts are the failures in a row of something.
+type Attempts struct {
+	Failures  int       `json:"failures,omitempty"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	Problem   string    `json:"problem,omitempty"` // the last failure, in the kubelet's words
+}
+
+// The first and the longest back-off: those of the kubelet's volume operations (exponentialbackoff
+// in pkg/util/goroutinemap).
+const (
+	BackoffFirst = 500 * time.Millisecond
+	BackoffMax   = 2*time.Minute + 2*time.Second
+)
+
+// Fail notes a failure, and begins its back-off.
+func (a *Attempts) Fail(now time.Time, problem string) {
+	a.Failures++
+	a.BackOff(now)
+	a.Problem = budget.CutMessage(problem)
+}
+
+// BackOff begins the back-off after the last failure.
+func (a *Attempts) BackOff(now time.Time) {
+	a.NotBefore = now.Add(timer.Backoff(a.Failures, BackoffFirst, BackoffMax))
+}
+
+// Succeed forgets the failures.
+func (a *Attempts) Succeed() { *a = Attempts{} }
+
+// IsWaiting reports whether the back-off has not passed, and notes its end in wake.
+func (a *Attempts) IsWaiting(now time.Time, wake *time.Time) bool {
+	if !now.Before(a.NotBefore) {
+		return false
+	}
+	*wake = timer.Soonest(*wake, a.NotBefore)
+	return true
+}
+
+// Owners are the names of what pods have, sorted, by the UIDs of the pods.
+type Owners map[string][]string
+
+// Add notes that a pod has something.
+func (o *Owners) Add(uid, name string) {
+	if *o == nil {
+		*o = Owners{}
+	}
+	if i, found := slices.BinarySearch((*o)[uid], name); !found {
+		(*o)[uid] = slices.Insert((*o)[uid], i, name)
+	}
+}
+
+// Remove notes that a pod has something no more.
+func (o Owners) Remove(uid, name string) {
+	if i, found := slices.BinarySearch(o[uid], name); found {
+		o[uid] = slices.Delete(o[uid], i, i+1)
+	}
+	if len(o[uid]) == 0 {
+		delete(o, uid)
+	}
+}
