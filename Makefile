@@ -29,7 +29,7 @@ help: ## show this list
 	@echo
 	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
 	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
-	@echo 'make test: MUTANTS=all  every mutant of sim/mutants_test.go, not one in six of them'
+	@echo 'make test: MUTANTS=all  every mutant of sim/mutants_test.go, not one in ten of them'
 	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
 	@echo 'make soak: CORPUS=.cache/fuzz  the folder of what was found: failures/*.yaml, corpus.json'
 	@echo 'make install: NAME=seedlet or kubelet; PREFIX=/usr/local, BINDIR, UNITDIR, DEFAULTDIR, DESTDIR; KUBEADM=yes'

@@ -980,7 +980,7 @@ func TestHostileGrowsLinearly(t *testing.T) {
 			size := min(h.size/8, 1000)
 			if strings.Contains(h.name, "containers") || strings.Contains(h.name, "pods") ||
 				slices.Contains([]string{"mounts", "volumes", "statuses", "keys"}, h.name) {
-				size = 40 // an agent is driven through operations of each
+				size = 20 // an agent is driven through operations of each
 			}
 			_, once := h.drive(size, still)
 			_, twice := h.drive(2*size, still)

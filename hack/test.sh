@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # Property tests use the same seed in every run, so that a commit either passes or fails.
 export RAPID_SEED=${RAPID_SEED:-1} RAPID_NOFAILFILE=${RAPID_NOFAILFILE:-true}
 
-# One in six of the mutants of the simulator's tests; all of them with MUTANTS=all.
+# One in ten of the mutants of the simulator's tests; all of them with MUTANTS=all.
 export MUTANTS=${MUTANTS:-sample}
 
 failed=()
@@ -61,8 +61,7 @@ sanity() {
 	grep -E '^csi-sanity|SKIP' <<<"$out"
 }
 
-# The race detector needs a C compiler, which is not part of Go: set-up installs gcc. Restores are left
-# out: they take longest, and run without it.
+# The race detector needs a C compiler, which is not part of Go: set-up installs gcc.
 race() {
 	if ! command -v "${CC:-gcc}" >/dev/null; then
 		echo "the race detector needs a C compiler: there is no ${CC:-gcc}"
@@ -72,7 +71,7 @@ race() {
 	packages=$(grep -rlE --include='*_test.go' '^func Test.*Determinis' sim | xargs -n1 dirname |
 		sort -u | sed 's|^|./|')
 	CGO_ENABLED=1 go test -json -count=1 -timeout "$limit" -race -short -run Determinis \
-		-skip OverRestore $packages |
+		$packages |
 		.cache/testoutput -require Determinis
 }
 

@@ -13,18 +13,22 @@ import (
 
 // openChild opens a name in a directory. It follows no link and enters no other mount (EXDEV).
 func openChild(parent *os.File, name string, flags int) (*os.File, error) {
-	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{
-		Flags:   uint64(flags),
-		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
-	})
+	fd, err := openInMount(parent, name, flags)
 	if errors.Is(err, unix.ENOSYS) {
-		return openChildOfOldKernel(parent, name, flags)
+		return openChildOfOldKernel(parent, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: joinPath(parent.Name(), name), Err: err}
 	}
 	return os.NewFile(uintptr(fd), joinPath(parent.Name(), name)), nil
+}
+
+// openInMount is openChild for Linux 5.6 and newer (ENOSYS before), without the path in its errors.
+func openInMount(parent *os.File, name string, flags int) (fd int, err error) {
+	return unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{
+		Flags:   uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC),
+		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
+	})
 }
 
 // openChildOfOldKernel is openChild before Linux 5.6, which has no openat2. It compares the mounts

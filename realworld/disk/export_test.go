@@ -92,9 +92,27 @@ func ReplaceUnmount(t *testing.T, after time.Duration, call func(path string, fl
 	t.Cleanup(func() { forceAfter, unmountPath = realAfter, realCall })
 }
 
-// UnmountOne is unmountOne for a mount of a file system of a type.
-func UnmountOne(fsType, path string) error {
-	return unmountOne(&mountinfo.Info{FSType: fsType, Mountpoint: path})
+// UnmountOne is unmountOne for a mount that is one of NFS or not.
+func UnmountOne(path string, nfs bool) error {
+	real := isNFS
+	isNFS = func(string) bool { return nfs }
+	defer func() { isNFS = real }()
+	return unmountOne(path)
+}
+
+// MountPoints is mountPoints.
+var MountPoints = mountPoints
+
+// CountMountTables returns how often the mount table has been read since, until the test ends.
+func CountMountTables(t *testing.T) *atomic.Int64 {
+	var reads atomic.Int64
+	real := getMounts
+	getMounts = func(filter mountinfo.FilterFunc) ([]*mountinfo.Info, error) {
+		reads.Add(1)
+		return real(filter)
+	}
+	t.Cleanup(func() { getMounts = real })
+	return &reads
 }
 
 // WorldMount is worldMount.

@@ -64,7 +64,7 @@ func checkInMemory(path string) error {
 	return nil
 }
 
-// unmount unmounts everything at or below a path, the deepest and the latest first. It lists the
+// unmount unmounts everything at or below a path, the deepest and the latest first. It looks for
 // mounts again after each pass, because a mount over another one hides it.
 func unmount(path string) error {
 	path, err := inMountTable(path)
@@ -77,23 +77,30 @@ func unmount(path string) error {
 	if path == "/" {
 		return world.Errorf(world.KindRefused, "", "/ is not unmounted")
 	}
-	unmounted := 0
+	unmounted, fromTable := 0, false
 	for range passesMax {
-		mounts, err := mountsAt(path)
-		if err != nil || len(mounts) == 0 {
-			return err
+		points, known := mountPoints(path)
+		if known && len(points) == 0 {
+			return nil
 		}
-		for _, m := range mounts {
-			err := unmountOne(m)
+		if fromTable = fromTable || !known; fromTable {
+			if points, err = mountsAt(path); err != nil || len(points) == 0 {
+				return err
+			}
+		}
+		for _, point := range points {
+			err := unmountOne(point)
 			switch {
 			case err == nil:
 				unmounted++
 			case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
 				// Unmounted meanwhile, or hidden by another mount: the next pass decides.
+			case !fromTable:
+				fromTable = true // there may be mounts below it
 			case unmounted > 0:
-				return partialFailure(unmountError(m.Mountpoint, err))
+				return partialFailure(unmountError(point, err))
 			default:
-				return unmountError(m.Mountpoint, err)
+				return unmountError(point, err)
 			}
 		}
 	}
@@ -101,29 +108,35 @@ func unmount(path string) error {
 }
 
 // forceAfter is how long the server of a network file system may take before it is unmounted by
-// force: the kubelet's time for NFS. Tests replace it, and unmountPath.
+// force: the kubelet's time for NFS. Tests replace it, and the functions.
 var (
 	forceAfter  = time.Minute
 	unmountPath = unix.Unmount
+	isNFS       = isNFSInTable
 )
 
 // unmountOne unmounts one mount. That of a network file system may wait for its server; unmounting
 // it by force ends that.
-func unmountOne(m *mountinfo.Info) error {
-	if !strings.HasPrefix(m.FSType, "nfs") {
-		return unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW)
-	}
+func unmountOne(path string) error {
 	ended := make(chan error, 1)
-	go func() { ended <- unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW) }()
+	go func() { ended <- unmountPath(path, unix.UMOUNT_NOFOLLOW) }()
+	force := time.NewTimer(forceAfter)
+	defer force.Stop()
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(forceAfter):
+	case <-force.C:
 	}
-	if unmountPath(m.Mountpoint, unix.UMOUNT_NOFOLLOW|unix.MNT_FORCE) == nil {
+	if isNFS(path) && unmountPath(path, unix.UMOUNT_NOFOLLOW|unix.MNT_FORCE) == nil {
 		return nil
 	}
 	return <-ended
+}
+
+// isNFSInTable reports whether the mount table has a mount of NFS at a path without links.
+func isNFSInTable(path string) bool {
+	_, newest, err := mountedAt(path)
+	return err == nil && newest != nil && strings.HasPrefix(newest.FSType, "nfs")
 }
 
 // inMountTable returns a path as the mount table has it: the links in its parent are resolved. The
@@ -143,9 +156,9 @@ func unmountError(path string, err error) error {
 	return &os.PathError{Op: "unmount", Path: path, Err: err}
 }
 
-// mountsAt lists the mounts at or below a path in an order in which they can be unmounted. The path
-// has no links.
-func mountsAt(path string) ([]*mountinfo.Info, error) {
+// mountsAt lists where something is mounted at or below a path in an order in which it can be
+// unmounted. The path has no links.
+func mountsAt(path string) ([]string, error) {
 	mounts, err := mountTable(path)
 	if err != nil {
 		return nil, err
@@ -154,14 +167,21 @@ func mountsAt(path string) ([]*mountinfo.Info, error) {
 	slices.SortStableFunc(mounts, func(a, b *mountinfo.Info) int {
 		return cmp.Compare(len(b.Mountpoint), len(a.Mountpoint))
 	})
-	return mounts, nil
+	points := make([]string, len(mounts))
+	for i, m := range mounts {
+		points[i] = m.Mountpoint
+	}
+	return points, nil
 }
+
+// getMounts reads the mount table. Tests count its calls.
+var getMounts = mountinfo.GetMounts
 
 // mountTable returns the entries of the mount table at or below a path without links, in the order
 // of the table.
 func mountTable(path string) ([]*mountinfo.Info, error) {
 	below := strings.TrimSuffix(path, "/") + "/"
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+	mounts, err := getMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		return m.Mountpoint != path && !strings.HasPrefix(m.Mountpoint, below), false
 	})
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"seedlet.dev/world"
@@ -72,12 +71,12 @@ func hasTooLongName(path string) bool {
 
 // refuseMounts returns an error if anything is mounted at or below a path, including bind mounts.
 func refuseMounts(path string) error {
-	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		below := m.Mountpoint == path || strings.HasPrefix(m.Mountpoint, path+"/")
-		return !below, below
-	})
+	if points, known := mountPoints(path); known && len(points) == 0 {
+		return nil
+	}
+	mounts, err := mountTable(path)
 	if err != nil {
-		return fmt.Errorf("looking for mounts: %w", err)
+		return err
 	}
 	if len(mounts) > 0 {
 		return world.Errorf(world.KindRefused, "", "%s is mounted at %s",

@@ -193,6 +193,9 @@ func mountedAt(path string) (string, *mountinfo.Info, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	if isMounted, known := isMountPoint(resolved); known && !isMounted {
+		return resolved, nil, nil
+	}
 	table, err := mountTable(resolved)
 	if err != nil {
 		return "", nil, err

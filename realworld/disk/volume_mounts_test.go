@@ -50,7 +50,7 @@ func TestUnmountIsForced(t *testing.T) {
 		close(released)
 		return unix.EBUSY
 	})
-	if err := disk.UnmountOne("nfs4", "/mnt"); err != nil || len(calls) != 2 {
+	if err := disk.UnmountOne("/mnt", true); err != nil || len(calls) != 2 {
 		t.Errorf("%v after %v", err, calls)
 	}
 }
@@ -61,7 +61,7 @@ func TestUnmountOfDiskIsNotForced(t *testing.T) {
 		calls = append(calls, flags)
 		return nil
 	})
-	if err := disk.UnmountOne("ext4", "/mnt"); err != nil || !slices.Equal(calls,
+	if err := disk.UnmountOne("/mnt", false); err != nil || !slices.Equal(calls,
 		[]int{unix.UMOUNT_NOFOLLOW}) {
 		t.Errorf("%v after %v", err, calls)
 	}

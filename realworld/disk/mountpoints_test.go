@@ -1,0 +1,104 @@
+package disk_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"seedlet.dev/realworld/disk"
+	"seedlet.dev/world"
+)
+
+// Mount points are found without the mount table: directories, files, and the root of the tree, and
+// none of another mount, behind a link, or beside the tree.
+func TestMountPoints(t *testing.T) {
+	h, dir := newHarness(t), t.TempDir()
+	tree := mkdir(t, filepath.Join(dir, "tree"))
+	defer h.must(&world.Unmount{Path: dir})
+	check := func(want ...string) {
+		t.Helper()
+		points, known := disk.MountPoints(tree)
+		slices.Sort(points)
+		if !known || !slices.Equal(points, want) {
+			t.Errorf("found %q (known: %v), want %q", points, known, want)
+		}
+	}
+	check()
+	beside := mkdir(t, filepath.Join(dir, "tree2"))
+	bind := func(from, to string) {
+		t.Helper()
+		if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind(beside, beside)
+	if err := os.Symlink(beside, filepath.Join(tree, "link")); err != nil {
+		t.Fatal(err)
+	}
+	check()
+	below := mkdir(t, filepath.Join(tree, "a/b"))
+	bind(below, below) // of the same file system
+	file := filepath.Join(tree, "a/file")
+	write(t, file, "")
+	bind(file, file)
+	memory := filepath.Join(tree, "memory")
+	h.must(&world.MountMemory{Path: memory, Mode: 0o755})
+	h.must(&world.MountMemory{Path: filepath.Join(memory, "below"), Mode: 0o755})
+	check(below, file, memory)
+	bind(tree, tree)
+	check(tree)
+}
+
+// What cannot be looked at completely is not known.
+func TestMountPointsOfLargeTree(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 300 {
+		write(t, filepath.Join(dir, fmt.Sprint(i)), "")
+	}
+	if _, known := disk.MountPoints(dir); known {
+		t.Error("the mounts of 300 names are known")
+	}
+	if points, known := disk.MountPoints(filepath.Join(dir, "none/none")); !known || points != nil {
+		t.Errorf("at a path that does not exist: %q (known: %v)", points, known)
+	}
+}
+
+// The mount table has all mounts of the machine: neither the start nor the end of a pod with a
+// volume in memory reads it.
+func TestPodReadsNoMountTable(t *testing.T) {
+	h, dir := newHarness(t), t.TempDir()
+	volume := filepath.Join(dir, "pod/volumes/v")
+	mkdir(t, filepath.Dir(volume))
+	reads := disk.CountMountTables(t)
+	h.must(&world.MountMemory{Path: volume, Mode: 0o755})
+	write(t, filepath.Join(volume, "token"), "x")
+	h.must(&world.Unmount{Path: filepath.Dir(volume)})
+	if n := mountCount(t, dir); n != 0 {
+		t.Errorf("%d mounts are left", n)
+	}
+	h.must(&world.RemoveTree{Path: filepath.Join(dir, "pod")})
+	if n := reads.Load(); n != 0 {
+		t.Errorf("the mount table was read %d times", n)
+	}
+}
+
+// A mount is named before anything is removed, also one that the mount table has to be read for.
+func TestMountInLargeTreeIsRefused(t *testing.T) {
+	h, dir := newHarness(t), t.TempDir()
+	tree := mkdir(t, filepath.Join(dir, "tree"))
+	for i := range 300 {
+		write(t, filepath.Join(tree, fmt.Sprint(i)), "")
+	}
+	h.must(&world.MountMemory{Path: filepath.Join(tree, "volume"), Mode: 0o755})
+	h.mustFail(world.KindRefused, "is mounted at "+filepath.Join(tree, "volume"),
+		&world.RemoveTree{Path: tree})
+	if entries, err := os.ReadDir(tree); err != nil || len(entries) != 301 {
+		t.Errorf("%d names are left: %v", len(entries), err)
+	}
+	h.must(&world.Unmount{Path: tree})
+	h.must(&world.RemoveTree{Path: tree})
+}
