@@ -10,6 +10,7 @@ COUNT ?= 45
 SEED ?= 1
 SEEDS ?= 1-40
 CORPUS ?= .cache/fuzz
+KUBELET ?=
 export CGO_ENABLED ?= 0
 
 # Where make install puts the agent (docs/install.md).
@@ -30,7 +31,8 @@ help: ## show this list
 	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
 	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
 	@echo 'make test: MUTANTS=all  every mutant of sim/mutants_test.go, not one in ten of them'
-	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark'
+	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark;'
+	@echo '           KUBELET=PATH  a kubelet that is measured beside the agent (docs/pace.md)'
 	@echo 'make soak: CORPUS=.cache/fuzz  the folder of what was found: failures/*.yaml, corpus.json'
 	@echo 'make install: NAME=seedlet or kubelet; PREFIX=/usr/local, BINDIR, UNITDIR, DEFAULTDIR, DESTDIR; KUBEADM=yes'
 	@echo '           for a node of kubeadm'
@@ -101,9 +103,10 @@ mutants: ## change the source at COUNT places drawn from SEED, and say which cha
 	go run ./hack/mutants -count $(COUNT) -seed $(SEED) -seeds $(SEEDS)
 
 .PHONY: bench
+bench: export KUBELET := $(abspath $(KUBELET))
 bench: ## run every benchmark, one package at a time
 	@go build -o .cache/playground ./cmd/playground && .cache/playground setup
-	go test -p 1 -timeout 30m -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/packages-with.sh Benchmark)
+	go test -p 1 -timeout 90m -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $$(hack/packages-with.sh Benchmark)
 
 .PHONY: clean
 clean: ## remove everything that was built, including the pinned containerd and Kubernetes

@@ -24,7 +24,7 @@ func mountPoints(path string) (points []string, known bool) {
 	}
 	defer parent.Close()
 	s := mountSearch{namesLeft: namesLookedAtMax}
-	err = s.look(parent, filepath.Base(path))
+	err = s.look(parent, filepath.Base(path), openMax)
 	return s.points, err == nil
 }
 
@@ -49,9 +49,10 @@ type mountSearch struct {
 	namesLeft int
 }
 
-// look adds the mount points at and below a name. It enters no mount, whose server may not answer.
-func (s *mountSearch) look(parent *os.File, name string) error {
-	if s.namesLeft == 0 {
+// look adds the mount points at and below a name, down to a depth. It enters no mount, whose server
+// may not answer.
+func (s *mountSearch) look(parent *os.File, name string, depthMax int) error {
+	if s.namesLeft == 0 || depthMax == 0 {
 		return errors.New("too many names")
 	}
 	s.namesLeft--
@@ -67,5 +68,5 @@ func (s *mountSearch) look(parent *os.File, name string) error {
 	}
 	dir := os.NewFile(uintptr(fd), joinPath(parent.Name(), name))
 	defer dir.Close()
-	return forEachName(dir, func(child string) error { return s.look(dir, child) })
+	return forEachName(dir, func(child string) error { return s.look(dir, child, depthMax-1) })
 }

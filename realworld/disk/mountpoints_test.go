@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,11 @@ func TestMountPointsOfLargeTree(t *testing.T) {
 	}
 	if _, known := disk.MountPoints(dir); known {
 		t.Error("the mounts of 300 names are known")
+	}
+	deep := t.TempDir()
+	mkdir(t, filepath.Join(deep, strings.Repeat("a/", 100)))
+	if _, known := disk.MountPoints(deep); known {
+		t.Error("the mounts of a tree of 100 levels are known")
 	}
 	if points, known := disk.MountPoints(filepath.Join(dir, "none/none")); !known || points != nil {
 		t.Errorf("at a path that does not exist: %q (known: %v)", points, known)

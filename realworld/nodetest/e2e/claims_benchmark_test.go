@@ -19,7 +19,7 @@ import (
 const benchmarkClaims = 30
 
 // BenchmarkThirtyClaims measures the start and the end of thirty pods, each with a claim of its own
-// on a volume of a CSI driver, as BenchmarkHundredPods does. The plain loop has the driver stage
+// on a volume of a CSI driver, as BenchmarkPace does. The plain loop has the driver stage
 // and publish the same volumes, and the runtime mount them.
 func BenchmarkThirtyClaims(b *testing.B) {
 	c := newClaimsBenchmark(b)

@@ -7,7 +7,7 @@
 // (pods_test.go) is a table of the features of a pod: each part is a manifest of a few lines and
 // the checks of its effects, in the file of its subject; all parts run in parallel on one node.
 // TestChurn kills the agent again and again. TestCluster takes one agent through the life of a node
-// of a real cluster, and BenchmarkHundredPods compares the start of a hundred pods there with the
+// of a real cluster, and BenchmarkPace compares the start of a hundred pods there with the
 // time that the runtime alone needs for them. TestTakeOver has a kubelet and the agent replace each
 // other there. TestCSI gives pods of a cluster volumes of a real CSI driver with the real sidecars,
 // and kills the agent and the driver. TestSystemd and TestSystemdCluster run on a machine where

@@ -50,15 +50,16 @@ func (c *takeOverSuite) startIsolated(t testing.TB, program string) {
 	a.waitHealthy(t)
 }
 
-// newIsolatedAgent makes the directories and the configuration of a program for startIsolated. The
-// first program requests a certificate, which the others use.
-func (c *takeOverSuite) newIsolatedAgent(t testing.TB) {
+// newIsolatedAgent makes the directories of a program for startIsolated, and its configuration, to
+// which the lines of more are appended. The first program requests a certificate, which the others
+// use.
+func (c *takeOverSuite) newIsolatedAgent(t testing.TB, more ...string) {
 	t.Helper()
 	token, err := c.cluster.BootstrapKubeconfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.agent = newAgent(t, c.node, takeOverConfiguration)
+	c.agent = newAgent(t, c.node, append(more, takeOverConfiguration)...)
 	c.machineDir = filepath.Join(c.node.Dir, "machine")
 	c.agent.logLinkDir = filepath.Join(c.machineDir, "var/log/containers")
 	c.agent.flags = []string{"--config=" + c.agent.configFile, "--root-dir=" + c.agent.rootDir,
@@ -80,14 +81,12 @@ func (c *takeOverSuite) newIsolatedAgent(t testing.TB) {
 }
 
 // takeOverConfiguration is for both programs on a machine that others use as well.
-const takeOverConfiguration = `syncFrequency: 4s
-failCgroupV1: false
+const takeOverConfiguration = `failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
 cgroupDriver: cgroupfs
 maxOpenFiles: 10000
 rotateCertificates: true
-clusterDNS: [10.96.0.10]
 clusterDomain: cluster.local
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}}
 authorization: {mode: Webhook}

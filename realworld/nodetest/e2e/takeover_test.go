@@ -121,7 +121,7 @@ func newTakeOverSuite(t *testing.T) *takeOverSuite {
 		seedlet: seedlet, planePort: freePort(t)}
 	c.history, c.connections = newWatchHistory(t, c.api), newConnectionRecorder(t)
 	c.events = watchRuntime(t, c.node)
-	c.newIsolatedAgent(t)
+	c.newIsolatedAgent(t, "syncFrequency: 4s\n", "clusterDNS: [10.96.0.10]\n")
 	t.Cleanup(func() { c.agent.killIfRunning() })
 	return c
 }
