@@ -3049,15 +3049,15 @@ var mutants = []mutant{
 	{ // csi-republish
 		name:     "a volume is published again once an hour",
 		file:     "core/csi/publish.go",
-		old:      "return p.PublishedAt.Add(republishPeriod)",
-		new:      "return p.PublishedAt.Add(60 * republishPeriod)",
+		old:      "return p.PublishedAt.Add(env.Objects.StoragePeriod())",
+		new:      "return p.PublishedAt.Add(60 * env.Objects.StoragePeriod())",
 		scenario: "ephemeral-claims", seeds: "1-20",
 	},
 	{ // csi-republish
 		name:     "a volume is published again four times a minute",
 		file:     "core/csi/publish.go",
-		old:      "return p.PublishedAt.Add(republishPeriod)",
-		new:      "return p.PublishedAt.Add(republishPeriod / 4)",
+		old:      "return p.PublishedAt.Add(env.Objects.StoragePeriod())",
+		new:      "return p.PublishedAt.Add(env.Objects.StoragePeriod() / 4)",
 		scenario: "ephemeral-claims", seeds: "1-20",
 	},
 	{ // csi-republish

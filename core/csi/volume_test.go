@@ -430,6 +430,19 @@ func TestRepublish(t *testing.T) {
 	n.expect("PublishVolume fails", "publish scratch")
 }
 
+// A volume is published again as often as the setting syncFrequency says.
+func TestRepublishPeriod(t *testing.T) {
+	n, u := newRepublishing(t, storagev1.NoneFSGroupPolicy)
+	n.objects.SyncPeriod = 10 * time.Second
+	n.need(u)
+	n.run()
+	n.calls = nil
+	n.wait(35 * time.Second)
+	if len(n.calls) != 3 {
+		t.Errorf("calls in 35 s: %v", n.calls)
+	}
+}
+
 // newRepublishing returns a node whose driver wants its volumes published again, and an inline
 // volume of a pod with the group 7.
 func newRepublishing(t *testing.T, policy storagev1.FSGroupPolicy) (*node, Use) {

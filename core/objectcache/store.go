@@ -25,6 +25,8 @@ type Store struct {
 	Dropped uint64 `json:"dropped"`
 
 	Strategy Strategy `json:"strategy"` // for ConfigMaps and Secrets
+	// SyncPeriod is the setting syncFrequency; zero: its default.
+	SyncPeriod time.Duration `json:"syncPeriod,omitempty"`
 }
 
 // Watch is the state of some objects that are watched, or of one that is read.
@@ -137,6 +139,7 @@ func (s *Store) DeleteReference(target world.WatchTarget, user string, effects E
 	if i, found := slices.BinarySearch(w.Users, user); found {
 		w.Users = slices.Delete(w.Users, i, i+1)
 		w.releaseAll(user)
+		s.Reject(target, user, false, time.Time{})
 	}
 	if len(w.Users) == 0 {
 		delete(s.Watches, key)
