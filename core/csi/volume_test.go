@@ -348,7 +348,7 @@ func TestFailuresOfOnePod(t *testing.T) {
 	bad.PublishSecret = ref("missing")
 	n.need(bad)
 	n.listSecret("missing", nil)
-	if s := n.need(bad); !strings.Contains(s.Problem, `secret "missing" not found`) {
+	if s := n.need(bad); !strings.Contains(s.Problem, `secrets "missing" not found`) {
 		t.Errorf("got %+v", s)
 	}
 	if !n.need(use("b")).Ready {
