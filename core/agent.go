@@ -198,7 +198,8 @@ func New(o Options) *Agent {
 			Duration: time.Duration(c.NodeLeaseDurationSeconds) * time.Second},
 		AllowedUnsafeSysctls: c.AllowedUnsafeSysctls,
 		ChecksFeatures:       config.ChecksDeclaredFeatures(c),
-		Objects:              objectcache.Store{Strategy: objectcache.StrategyFromConfig(c)},
+		Objects: objectcache.Store{Strategy: objectcache.StrategyFromConfig(c),
+			SyncPeriod: c.SyncFrequency.Duration},
 	}}
 	a.state.CSI.LabelsAllModes = config.SELinuxMountEnabled(c)
 	if !o.HasAPIServer { // the field is for nodes without a cluster; a cluster assigns the ranges

@@ -62,8 +62,8 @@ func (a *Agent) enqueueRequesters() {
 	}
 }
 
-// enqueueRequester enqueues the pod for which a request for a certificate is that has changed, and
-// reports false if the event is not about one request.
+// enqueueRequester enqueues the pod that awaits the request for a certificate which has changed,
+// whatever pod the request names, and reports false if the event is not about one request.
 func (a *Agent) enqueueRequester(watch *objectcache.Watch, body any) bool {
 	var changed *world.Object
 	switch body := body.(type) {
@@ -74,8 +74,8 @@ func (a *Agent) enqueueRequester(watch *objectcache.Watch, body any) bool {
 	default:
 		return false
 	}
-	if request := changed.CertificateRequest; request != nil {
-		if uid := string(request.Spec.PodUID); a.state.Objects.HasUser(watch.Target, uid) {
+	if _, meta := changed.Meta(); meta != nil {
+		if uid, isAwaited := watch.Awaited[meta.GetNamespace()+"/"+meta.GetName()]; isAwaited {
 			a.enqueueKnownPod(uid)
 		}
 	}

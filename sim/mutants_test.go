@@ -3049,15 +3049,15 @@ var mutants = []mutant{
 	{ // csi-republish
 		name:     "a volume is published again once an hour",
 		file:     "core/csi/publish.go",
-		old:      "return p.PublishedAt.Add(republishPeriod)",
-		new:      "return p.PublishedAt.Add(60 * republishPeriod)",
+		old:      "return p.PublishedAt.Add(env.Objects.StoragePeriod())",
+		new:      "return p.PublishedAt.Add(60 * env.Objects.StoragePeriod())",
 		scenario: "ephemeral-claims", seeds: "1-20",
 	},
 	{ // csi-republish
 		name:     "a volume is published again four times a minute",
 		file:     "core/csi/publish.go",
-		old:      "return p.PublishedAt.Add(republishPeriod)",
-		new:      "return p.PublishedAt.Add(republishPeriod / 4)",
+		old:      "return p.PublishedAt.Add(env.Objects.StoragePeriod())",
+		new:      "return p.PublishedAt.Add(env.Objects.StoragePeriod() / 4)",
 		scenario: "ephemeral-claims", seeds: "1-20",
 	},
 	{ // csi-republish
@@ -3328,7 +3328,7 @@ var mutants = []mutant{
 		// The first creation has succeeded, and its answer was lost.
 		name:     "a creation of unknown outcome is repeated with another key",
 		file:     "core/podcertificate/podcertificate.go",
-		old:      "r.AccountUID = \"\" // the account may be another one, which the server refuses",
+		old:      "s.Account.forget(r.IssuedAt) // it may be another one, which the server refuses",
 		new:      "c.Request = nil",
 		scenario: "pod-certificates", seeds: "1-100",
 	},
@@ -3378,8 +3378,8 @@ var mutants = []mutant{
 		// A change of another request wakes the pod, or nothing does.
 		name:     "the answer to a request wakes no pod",
 		file:     "core/objects.go",
-		old:      "a.state.Objects.HasUser(watch.Target, uid) {",
-		new:      "false && a.state.Objects.HasUser(watch.Target, uid) {",
+		old:      "meta.GetName()]; isAwaited {",
+		new:      "meta.GetName()]; false && isAwaited {",
 		scenario: "pod-certificates", seeds: "1-50",
 	},
 	{

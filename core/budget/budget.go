@@ -39,6 +39,7 @@ const (
 	TrustBundlesMax       = 256
 	PodCertificatesMax    = 64
 	CertificateChainMax   = 100 << 10
+	CertificateRequestMax = 400 << 10
 	CertificateCallsMax   = 4
 	ReferencesMax         = 256
 	ReferenceBytesMax     = 16 << 20
@@ -116,6 +117,7 @@ const (
 	PodCertificates
 	CertificateCalls
 	CertificateChain
+	CertificateRequest
 	References
 	SmallPodReferences
 	ReferenceBytes
@@ -245,6 +247,14 @@ var Table = [itemCount]Bound{
 		"bytes of the chain of a certificate that a signer has issued for a source podCertificate",
 		"when it is issued: the request counts as failed",
 		"The API server takes no longer one. It is in memory twice, and in the volume."},
+	CertificateRequest: {"certificate_request_bytes", CertificateRequestMax,
+		"bytes of the spec and the status of a PodCertificateRequest that a pod awaits; its metadata " +
+			"is not kept, nor any request that no pod awaits",
+		"when the watch shows it: it counts as another one than was created, which is logged, and the " +
+			"next one is created a minute later",
+		"The agent watches all requests that name the node, and who may create such requests decides " +
+			"how many there are, and how large. A chain, annotations and messages of the largest size " +
+			"that the API server takes have fewer bytes."},
 	References: {"references", ReferencesMax,
 		"different API objects that a pod refers to: ConfigMaps, Secrets, its RuntimeClass",
 		beforeSandbox, "Each is a watch, of which all pods of a node together have 8192."},

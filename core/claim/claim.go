@@ -115,6 +115,26 @@ func Resolve(pod *v1.Pod, v *v1.Volume,
 	return Resolved{claim, volume, readOnly, *volume.Spec.VolumeMode}, true, nil
 }
 
+// Rejected returns the objects that the pod cannot use as they are, although the claim of a volume
+// is bound: the claim, and the persistent volume if that is not the claim's.
+func Rejected(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.WatchTarget {
+	if VolumeName(pod, v, objects) == "" {
+		return nil
+	}
+	found := lookup(objects, Target(pod, v))
+	claim := found.object.Claim
+	if checkClaim(claim) != nil ||
+		v.PersistentVolumeClaim == nil && !metav1.IsControlledBy(claim, pod) {
+		return []world.WatchTarget{Target(pod, v)}
+	}
+	target := VolumeTarget(claim.Spec.VolumeName)
+	found = lookup(objects, target)
+	if found.object == nil || checkVolume(found.object.Volume, claim) == nil {
+		return nil
+	}
+	return []world.WatchTarget{Target(pod, v), target}
+}
+
 func processing(pod *v1.Pod, claim string, err error) error {
 	return fmt.Errorf("error processing PVC %s/%s: %w", pod.Namespace, claim, err)
 }

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -204,5 +205,39 @@ func TestUseOf(t *testing.T) {
 	}
 	if use := UseOf(f.pod, "debug"); use != (Use{Mounted: true}) {
 		t.Errorf("mounted by an ephemeral container: %+v", use)
+	}
+}
+
+// A claim is rejected that is bound and not the pod's, and so are a claim and a volume that are not
+// of each other; one that is not bound is awaited anyway.
+func TestRejected(t *testing.T) {
+	claim := world.WatchTarget{Resource: world.ResourceClaims, Namespace: "a", Name: "c"}
+	ofPod := claim
+	ofPod.Name = "p-data"
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		change func(*fixture)
+		want   []world.WatchTarget
+	}{
+		"usable":    {func(*fixture) {}, nil},
+		"no claim":  {func(f *fixture) { f.claim = nil }, nil},
+		"no volume": {func(f *fixture) { f.volume = nil }, nil},
+		"not bound": {func(f *fixture) { f.claim.Status.Phase = v1.ClaimPending }, nil},
+		"being deleted": {func(f *fixture) { f.claim.DeletionTimestamp = &now },
+			[]world.WatchTarget{claim}},
+		"the pod's own": {(*fixture).ephemeral, nil},
+		"another pod's": {func(f *fixture) {
+			f.ephemeral()
+			f.claim.OwnerReferences[0].UID = "p-0"
+		}, []world.WatchTarget{ofPod}},
+		"of an earlier claim": {func(f *fixture) { f.volume.Spec.ClaimRef.UID = "c-0" },
+			[]world.WatchTarget{claim, VolumeTarget("pv")}},
+	} {
+		f := newFixture()
+		test.change(f)
+		got := Rejected(f.pod, &f.pod.Spec.Volumes[0], f.objects())
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

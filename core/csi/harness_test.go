@@ -25,6 +25,9 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const driverName = "d.example"
 
+// republishPeriod is how often a volume is published again, without a setting.
+const republishPeriod = time.Minute
+
 // node is a node with its disk, one driver and an API server, which do every call at once. A test
 // has calls fail, or leaves them in flight.
 type node struct {

@@ -12,10 +12,6 @@ import (
 	"seedlet.dev/world"
 )
 
-// republishPeriod is how often a volume is published again whose driver wants that. A kubelet does
-// it whenever it syncs the pod, which is about as often.
-const republishPeriod = time.Minute
-
 // planUse issues the next operation for a use, reports whether it has, and returns when to plan
 // again.
 func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time) {
@@ -95,13 +91,14 @@ func (n *Node) expandFirst(v *Volume, u *Use, p *Publication, env *Env) (issued 
 	return issued, wake
 }
 
-// republishAt returns when to publish a volume again; zero: never.
+// republishAt returns when to publish a volume again whose driver wants that, as a kubelet does in
+// each sync of the pod; zero: never.
 func (n *Node) republishAt(v *Volume, p *Publication, env *Env) time.Time {
 	d, _ := env.driverObject(v.Driver)
 	if d == nil || d.Spec.RequiresRepublish == nil || !*d.Spec.RequiresRepublish {
 		return time.Time{}
 	}
-	return p.PublishedAt.Add(republishPeriod)
+	return p.PublishedAt.Add(env.Objects.StoragePeriod())
 }
 
 func (u *Use) fail(now time.Time, problem string) { u.Attempts.Fail(now, u.setUpProblem(problem)) }

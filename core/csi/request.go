@@ -207,6 +207,9 @@ func secretOf(ref *v1.SecretReference, field string, env *Env) (data map[string]
 			"all pods of the node, refer to more than they may", field, ref.Namespace, ref.Name)
 	}
 	found := env.Objects.Lookup(world.ResourceSecrets, ref.Namespace, ref.Name)
+	if found.Known && found.Err != nil { // a kubelet asks the server, which names the resource
+		found.Err = fmt.Errorf("%s %q not found", world.ResourceSecrets, ref.Name)
+	}
 	if found.Err != nil {
 		return nil, false, fmt.Errorf("fetching %s %s/%s failed: kubernetes.io/csi: failed to find the "+
 			"secret %s in the namespace %s with error: %w", field, ref.Namespace, ref.Name, ref.Name,

@@ -348,7 +348,7 @@ func TestFailuresOfOnePod(t *testing.T) {
 	bad.PublishSecret = ref("missing")
 	n.need(bad)
 	n.listSecret("missing", nil)
-	if s := n.need(bad); !strings.Contains(s.Problem, `secret "missing" not found`) {
+	if s := n.need(bad); !strings.Contains(s.Problem, `secrets "missing" not found`) {
 		t.Errorf("got %+v", s)
 	}
 	if !n.need(use("b")).Ready {
@@ -428,6 +428,19 @@ func TestRepublish(t *testing.T) {
 	}
 	n.wait(republishPeriod + time.Second)
 	n.expect("PublishVolume fails", "publish scratch")
+}
+
+// A volume is published again as often as the setting syncFrequency says.
+func TestRepublishPeriod(t *testing.T) {
+	n, u := newRepublishing(t, storagev1.NoneFSGroupPolicy)
+	n.objects.SyncPeriod = 10 * time.Second
+	n.need(u)
+	n.run()
+	n.calls = nil
+	n.wait(35 * time.Second)
+	if len(n.calls) != 3 {
+		t.Errorf("calls in 35 s: %v", n.calls)
+	}
 }
 
 // newRepublishing returns a node whose driver wants its volumes published again, and an inline

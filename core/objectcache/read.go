@@ -1,6 +1,7 @@
 package objectcache
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -82,16 +83,29 @@ type ReadState struct {
 	// cannot use yet.
 	Failures  int       `json:"failures,omitempty"`
 	NotBefore time.Time `json:"notBefore"`
+	// Rejected is the version that a user which waits cannot use, and RejectedBy that user.
+	Rejected   string `json:"rejected,omitempty"`
+	RejectedBy string `json:"rejectedBy,omitempty"`
 }
 
 const (
 	readTimeout      = time.Minute
 	readBackoffFirst = time.Second
 	readBackoffMax   = 30 * time.Second // the limit of the doubling back-off
-	// storagePeriod is the age at which a claim, a volume or an attachment that is in use is read
-	// again: they change when a volume is expanded. A kubelet reads them in each sync of a pod.
-	storagePeriod = time.Minute
+	// rejectedBackoffFirst is the first back-off of an object that a pod waits to be another one. A
+	// kubelet reads it ten times a second.
+	rejectedBackoffFirst = 250 * time.Millisecond
+	// syncPeriodDefault is the default of the setting syncFrequency, and syncPeriodMin bounds it.
+	syncPeriodDefault = time.Minute
+	syncPeriodMin     = time.Second
 )
+
+// StoragePeriod returns the period of what a kubelet does in each sync of a pod that has volumes:
+// the age at which a claim, a volume or an attachment that is in use is read again, since it
+// changes when a volume is expanded.
+func (s *Store) StoragePeriod() time.Duration {
+	return max(syncPeriodMin, cmp.Or(s.SyncPeriod, syncPeriodDefault))
+}
 
 // isStorage reports whether a resource is one of storage that a node can only read.
 func isStorage(r world.Resource) bool {
@@ -108,7 +122,7 @@ func (s *Store) ReadKey(target world.WatchTarget) (timer.Key, bool) {
 // ageMax returns the age at which an object is read again.
 func (s *Store) ageMax(w *Watch) time.Duration {
 	if isStorage(w.Target.Resource) {
-		return storagePeriod
+		return s.StoragePeriod()
 	}
 	return s.Strategy.AgeMax()
 }
@@ -174,10 +188,37 @@ func (w *Watch) nextReadAt(ageMax time.Duration) time.Time {
 	return timer.Later(r.AsOf.Add(ageMax), r.NotBefore)
 }
 
-// isUsable reports whether the object exists and, if it is one of storage, is bound or attached.
+// Reject records whether a user that waits cannot use an object of storage as it is, although it is
+// bound: it is another pod's for example. It is read again then, with a back-off, until there is
+// another version, and Reject reports whether to plan it.
+func (s *Store) Reject(target world.WatchTarget, user string, rejects bool, now time.Time) bool {
+	w := s.Watch(target)
+	if w == nil || w.Read == nil {
+		return false
+	}
+	r, version := w.Read, ""
+	for _, o := range w.Objects { //ordered: there is one at most
+		version = Version(&o)
+	}
+	switch {
+	case !rejects && r.RejectedBy == user:
+		r.Rejected, r.RejectedBy = "", ""
+	case rejects && version != "" && r.Rejected != version:
+		r.Rejected, r.RejectedBy = version, user
+		r.Failures = max(r.Failures, 1)
+		r.NotBefore = timer.Later(r.NotBefore, now.Add(rejectedBackoffFirst))
+		return true
+	}
+	return false
+}
+
+// isUsable reports whether the object exists, is not rejected and, if it is one of storage, is
+// bound or attached.
 func (w *Watch) isUsable() bool {
 	for _, o := range w.Objects { //ordered: there is one at most
 		switch {
+		case w.Read != nil && w.Read.Rejected != "" && w.Read.Rejected == Version(&o):
+			return false
 		case o.Claim != nil:
 			return o.Claim.Status.Phase == v1.ClaimBound && o.Claim.Spec.VolumeName != ""
 		case o.Volume != nil:
@@ -252,7 +293,11 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 // recordFailure counts a read that found no object that can be used, and sets the back-off.
 func (r *ReadState) recordFailure(ev world.Event) {
 	r.Failures++
-	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, readBackoffFirst, readBackoffMax))
+	first := readBackoffFirst
+	if r.Rejected != "" {
+		first = rejectedBackoffFirst
+	}
+	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, first, readBackoffMax))
 	if ev.Err != nil {
 		r.NotBefore = timer.Later(r.NotBefore, ev.Time.Add(ev.Err.RetryAfter))
 	}

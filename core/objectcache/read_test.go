@@ -268,3 +268,56 @@ func TestReadClaim(t *testing.T) {
 	readAt(3 * time.Second)
 	readAt(63 * time.Second)
 }
+
+// An object that a waiting user cannot use is read again after a quarter of a second, then with a
+// back-off, until there is another version or the user has gone.
+func TestReject(t *testing.T) {
+	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
+	r.addReference("x")
+	r.plan(0)
+	r.complete(0, "1", false, nil)
+	reject := func(at time.Duration, rejects, want bool) {
+		t.Helper()
+		if r.store.Reject(secretTarget, "x", rejects, t0.Add(at)) != want {
+			t.Errorf("at %v, rejects %v: not %v", at, rejects, want)
+		}
+	}
+	reject(0, false, false)
+	reject(0, true, true)
+	reject(0, true, false)
+	at := 250 * time.Millisecond
+	for _, next := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
+		if r.plan(at-1) || !r.plan(at) {
+			t.Fatalf("not read at %v, but at %v", at, r.wake)
+		}
+		r.complete(at, "1", false, nil)
+		at += next
+	}
+	r.plan(at)
+	r.complete(at, "2", false, nil)
+	if reject(at, false, false); r.plan(at+time.Minute-1) || !r.plan(at+time.Minute) {
+		t.Errorf("another version is not read again after a minute, but at %v", r.wake)
+	}
+	r.complete(at+time.Minute, "2", false, nil)
+	reject(at+time.Minute, true, true)
+	r.addReference("y")
+	r.store.DeleteReference(secretTarget, "x", &r.out)
+	if r.plan(at + 100*time.Second); !r.wake.Equal(t0.Add(at + 2*time.Minute)) {
+		t.Errorf("its user has gone, and it is read at %v", r.wake)
+	}
+	if r.store.Reject(world.WatchTarget{Resource: world.ResourceSecrets}, "x", true, t0) {
+		t.Error("an object without users is rejected")
+	}
+}
+
+// What a kubelet does in each sync of a pod follows the setting, within a bound.
+func TestStoragePeriod(t *testing.T) {
+	for period, want := range map[time.Duration]time.Duration{0: time.Minute,
+		10 * time.Second: 10 * time.Second, time.Millisecond: time.Second} {
+		s := Store{SyncPeriod: period}
+		w := &Watch{Target: world.WatchTarget{Resource: world.ResourceClaims}}
+		if got := s.ageMax(w); got != want || s.StoragePeriod() != want {
+			t.Errorf("%v: %v", period, got)
+		}
+	}
+}

@@ -25,6 +25,8 @@ type Store struct {
 	Dropped uint64 `json:"dropped"`
 
 	Strategy Strategy `json:"strategy"` // for ConfigMaps and Secrets
+	// SyncPeriod is the setting syncFrequency; zero: its default.
+	SyncPeriod time.Duration `json:"syncPeriod,omitempty"`
 }
 
 // Watch is the state of some objects that are watched, or of one that is read.
@@ -37,6 +39,9 @@ type Watch struct {
 	// budget.ReferenceBytes, if they are ConfigMaps or Secrets.
 	Objects map[string]world.Object `json:"objects,omitempty"`
 	Bytes   int                     `json:"bytes,omitempty"`
+	// Awaited are the users that await an object, by namespace/name. It matters to a watch that keeps
+	// no others (awaited.go).
+	Awaited map[string]string `json:"awaited,omitempty"`
 	// Failing is why the objects cannot be observed, nil if they can. FailingSince is when that began.
 	Failing      *world.Error `json:"failing,omitempty"`
 	FailingSince time.Time    `json:"failingSince"`
@@ -133,6 +138,8 @@ func (s *Store) DeleteReference(target world.WatchTarget, user string, effects E
 	}
 	if i, found := slices.BinarySearch(w.Users, user); found {
 		w.Users = slices.Delete(w.Users, i, i+1)
+		w.releaseAll(user)
+		s.Reject(target, user, false, time.Time{})
 	}
 	if len(w.Users) == 0 {
 		delete(s.Watches, key)
@@ -171,6 +178,9 @@ func (s *Store) HandleWatchEvent(body any, now time.Time) (*Watch, []string) {
 	case *world.ObjectChanged:
 		if w := s.byID(body.Watch); w != nil {
 			name := fullName(&body.Object)
+			if !w.keeps(name) {
+				return w, nil
+			}
 			w.setObject(name, body.Object)
 			return w, []string{name}
 		}
@@ -216,12 +226,15 @@ func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
 	w.noteChange()
-	if len(objects) > 0 {
+	if len(objects) > 0 && !w.keepsAwaited() {
 		w.Objects = make(map[string]world.Object, len(objects))
 	}
 	var changed []string
 	for i := range objects {
 		name := fullName(&objects[i])
+		if !w.keeps(name) {
+			continue
+		}
 		w.setObject(name, objects[i])
 		if old, existed := before[name]; !existed || !isSameVersion(&old, &objects[i]) {
 			changed = append(changed, name)
@@ -240,7 +253,7 @@ func (w *Watch) setObject(name string, o world.Object) {
 	if w.Objects == nil {
 		w.Objects = map[string]world.Object{}
 	}
-	w.Objects[name] = o
+	w.Objects[name] = condensed(o)
 	w.noteChange()
 }
 

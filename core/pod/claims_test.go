@@ -1,15 +1,18 @@
 package pod
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
 
@@ -73,5 +76,33 @@ func TestVolumeOfClaimIsRead(t *testing.T) {
 func TestClaimsCountTwice(t *testing.T) {
 	if got := countReferences(withClaim().Spec); got != 2 {
 		t.Errorf("%d references, want 2", got)
+	}
+}
+
+// A pod that waits has a bound claim read again soon which it cannot use, and no more once it can
+// or has its volume.
+func TestRejectedClaim(t *testing.T) {
+	p, store := withClaim(), &objectcache.Store{}
+	env, w := claimEnv(store), &wakeTimer{now: t0}
+	var enqueued []string
+	env.Enqueue = func(key timer.Key) { enqueued = append(enqueued, key.Name) }
+	p.watchReferences(env)
+	target := claim.Target(p.Spec, &p.Spec.Spec.Volumes[0])
+	shown := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{UID: "c-1", DeletionTimestamp: &metav1.Time{Time: t0}},
+		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+		Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}
+	watch := store.Watch(target)
+	watch.Listed = true
+	watch.Objects = map[string]world.Object{"default/c": {Claim: shown}}
+	enqueued = nil
+	p.watchVolumes(env, w)
+	if watch.Read.RejectedBy != p.UID || !slices.Contains(enqueued, objectcache.Key(target)) {
+		t.Errorf("rejected by %q, planned: %v", watch.Read.RejectedBy, enqueued)
+	}
+	p.Storage.Volumes.Volumes = []volume.Volume{{Name: p.Spec.Spec.Volumes[0].Name,
+		Backing: &volume.Backing{}}}
+	if p.watchVolumes(env, w); watch.Read.RejectedBy != "" {
+		t.Error("rejected although the pod has its volume")
 	}
 }

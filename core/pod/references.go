@@ -211,6 +211,35 @@ func (p *Pod) watchVolumes(env *Env, w *wakeTimer) {
 		}
 	}
 	p.Watches.Volumes = volumes
+	if needed {
+		p.rejectClaims(env)
+	}
+}
+
+// rejectClaims has claims and persistent volumes read again soon which the pod waits for and cannot
+// use as they are.
+func (p *Pod) rejectClaims(env *Env) {
+	rejects := map[world.WatchTarget]bool{}
+	for _, v := range p.specIndex().claims {
+		if p.Storage.Volumes.IsResolved(v.Name) {
+			continue
+		}
+		for _, target := range claim.Rejected(p.Spec, v, env.Objects) {
+			rejects[target] = true
+		}
+	}
+	reject := func(target world.WatchTarget) {
+		if env.Objects.Reject(target, p.UID, rejects[target], env.Effects.Now()) {
+			key, _ := env.Objects.ReadKey(target)
+			env.Enqueue(key)
+		}
+	}
+	for _, v := range p.specIndex().claims {
+		reject(claim.Target(p.Spec, v))
+	}
+	for _, target := range p.Watches.Volumes {
+		reject(target)
+	}
 }
 
 // areReferencesKnown reports whether the objects that a container's environment is taken from are

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/pem"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/world"
 )
 
 // The answers of signers, and what follows from the age of a certificate.
@@ -25,26 +28,29 @@ const (
 )
 
 // applyAnswer applies what the watch says of the request. An object with the request's name that
-// asks for something else is not the one that was created: its author cannot make the agent install
-// a chain without the key, or of a signer or for a pod that the author has chosen.
+// is not the one that was created is not believed: its author cannot make the agent install a chain
+// without the key, or of a signer or for a pod that the author has chosen.
 func (c *Certificate) applyAnswer(projection *v1.PodCertificateProjection, env *Env) {
 	r := c.Request
 	if r == nil || r.Name == "" || env.Requests == nil {
 		return
 	}
 	now := env.Effects.Now()
-	object, exists := env.Requests.Objects[env.Pod.Namespace+"/"+r.Name]
+	object, exists := env.Requests.Objects[r.fullName(env)]
 	switch found := object.CertificateRequest; {
 	case !exists:
 		if r.isCreated() && env.Requests.Listed && env.Requests.Failing == nil &&
 			!now.Before(c.lostAt(env)) {
-			c.Request = nil
 			c.fail("PodCertificateRequest "+r.Name+" appears to have been deleted", now, backoffFirst)
+			c.endRequest(env)
 		}
-	case !r.asksFor(&found.Spec, projection, env):
-		c.Request = nil
+	case !r.isIn(found, projection, env):
 		c.fail("PodCertificateRequest "+r.Name+" was replaced by another one", now, renewalPause)
+		env.Effects.Log(world.LevelWarning, "a request for a certificate was replaced by another one",
+			"pod", env.Pod.Namespace+"/"+env.Pod.Name, "request", r.Name, "uid", string(found.UID))
+		c.endRequest(env)
 	default:
+		r.UID = found.UID
 		c.noteCreated(now)
 		for i := range found.Status.Conditions {
 			if c.applyCondition(found, &found.Status.Conditions[i], env) {
@@ -54,16 +60,24 @@ func (c *Certificate) applyAnswer(projection *v1.PodCertificateProjection, env *
 	}
 }
 
-// asksFor reports whether a spec is for the key of the request, and for the same signer, pod,
-// account and node. UIDs of the account and the node are not compared: a creation that is repeated
-// may have newer ones than the object that it finds.
-func (r *Request) asksFor(found *certificatesv1beta1.PodCertificateRequestSpec,
+// isIn reports whether an object is the one that was created for the request. The answer to the
+// creation has its UID. If that was lost, the object has to ask for what was sent.
+func (r *Request) isIn(found *certificatesv1beta1.PodCertificateRequest,
 	projection *v1.PodCertificateProjection, env *Env) bool {
-	return bytes.Equal(found.StubPKCS10Request, r.Proof) &&
-		found.SignerName == projection.SignerName &&
-		found.PodName == env.Pod.Name && found.PodUID == env.Pod.UID &&
-		found.ServiceAccountName == env.Pod.Spec.ServiceAccountName &&
-		string(found.NodeName) == env.NodeName
+	spec := &found.Spec
+	switch {
+	case !bytes.Equal(spec.StubPKCS10Request, r.Proof) || spec.SignerName != projection.SignerName ||
+		spec.PodName != env.Pod.Name || spec.PodUID != env.Pod.UID ||
+		spec.ServiceAccountName != env.Pod.Spec.ServiceAccountName ||
+		string(spec.NodeName) != env.NodeName:
+		return false
+	case r.UID != "":
+		return found.UID == r.UID
+	}
+	have, want := spec.MaxExpirationSeconds, projection.MaxExpirationSeconds
+	return slices.Contains(r.Sent, Identity{spec.ServiceAccountUID, spec.NodeUID}) &&
+		(have == want || have != nil && want != nil && *have == *want) &&
+		maps.Equal(spec.UnverifiedUserAnnotations, projection.UserAnnotations)
 }
 
 // lostAt returns when the request counts as deleted, if it is not in the watch then.
@@ -82,7 +96,8 @@ func (c *Certificate) applyCondition(found *certificatesv1beta1.PodCertificateRe
 			c.refuse(Refusal{conditionFailed, "InvalidAnswer", problem}, env)
 			return true
 		}
-		c.Issued, c.Request = issued, nil
+		c.Issued = issued
+		c.endRequest(env)
 		c.NotBefore = env.Effects.Now().Add(renewalPause)
 	case conditionDenied, conditionFailed:
 		c.refuse(Refusal{condition.Type, budget.CutMessage(condition.Reason),
@@ -132,7 +147,8 @@ func (c *Certificate) refuse(refusal Refusal, env *Env) {
 	}
 	env.RecordWarning(refusal.Type, fmt.Sprintf("PodCertificateRequest %s/%s %s, reason=%q, "+
 		"message=%q", env.Pod.Namespace, c.Request.Name, how, refusal.Reason, refusal.Message))
-	c.Issued, c.Request, c.Refusal = nil, nil, &refusal
+	c.Issued, c.Refusal = nil, &refusal
+	c.endRequest(env)
 }
 
 func (r *Refusal) participle() string {

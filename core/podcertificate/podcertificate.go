@@ -1,18 +1,18 @@
 // Package podcertificate requests and renews the certificates in the volumes of one pod (KEP-4317):
 // those of the sources podCertificate of projected volumes.
 //
-// Facts: for each source the certificate that was issued last, with its private key; the request
-// for the next one; whether the signer has denied a request or failed; and why the newest operation
-// failed. Plan: reads the service account, has a key made, creates a PodCertificateRequest, and
-// looks in the watch of the node's requests for its answer. Events: the completions of these
-// operations.
+// Facts: the pod's service account; for each source the certificate that was issued last, with its
+// private key; the request for the next one; whether the signer has denied a request or failed; and
+// why the newest operation failed. Plan: reads the service account, has a key made, creates a
+// PodCertificateRequest, and looks in the watch of the node's requests for its answer. Events: the
+// completions of these operations.
 //
 // A request is named by its key. So a creation whose outcome is unknown is repeated, and finds what
 // it has created, where a kubelet, which leaves the name to the server, creates another request.
 //
 // Private keys are only here and in the volumes. After a restart the agent has new ones made, as a
 // kubelet does, and until their certificates are issued the volumes stay as they are. Start reading
-// at Set.Plan; answers are in answer.go.
+// at Set.Plan; answers are in answer.go, the account in account.go.
 package podcertificate
 
 import (
@@ -61,13 +61,13 @@ const (
 const nameBytes = 10
 
 var (
-	getCall    = world.CallName(&world.GetObject{})
 	keyCall    = world.CallName(&world.MakeKey{})
 	createCall = world.CallName(&world.CreateObject{})
 )
 
 // Set is the certificates of a pod.
 type Set struct {
+	Account      Account       `json:"account,omitzero"`
 	Certificates []Certificate `json:"certificates,omitempty"` // in the order of the volumes
 	// Obstacle is why nothing can be requested for the pod, as of the newest plan.
 	Obstacle string `json:"obstacle,omitempty"`
@@ -104,13 +104,27 @@ type Issued struct {
 
 // Request is the request for a certificate. Its fields become known in this order.
 type Request struct {
-	AccountUID types.UID `json:"accountUID,omitempty"` // of the pod's service account
-	PrivateKey string    `json:"privateKey,omitempty"` // PEM; secret
-	Proof      []byte    `json:"proof,omitempty"`      // world.KeyMade.Request
-	Name       string    `json:"name,omitempty"`       // of the object
+	PrivateKey string `json:"privateKey,omitempty"` // PEM; secret
+	Proof      []byte `json:"proof,omitempty"`      // world.KeyMade.Request
+	Name       string `json:"name,omitempty"`       // of the object
+	// Sent are the identities with which creations were sent, the newest last: a repeated one may have
+	// others than the one that has succeeded.
+	Sent []Identity `json:"sent,omitempty"`
+	// UID is that of the object, once an answer or the watch has shown it.
+	UID types.UID `json:"uid,omitempty"`
 	// CreatedAt is when the agent has learned that the object was created; zero: it has not.
 	CreatedAt time.Time `json:"createdAt"`
 }
+
+// Identity is the part of a request that follows from neither the pod nor the key.
+type Identity struct {
+	AccountUID types.UID `json:"accountUID"`
+	NodeUID    types.UID `json:"nodeUID"`
+}
+
+// sentMax is how many identities of a request are remembered: an object that has an older one
+// counts as another one.
+const sentMax = 4
 
 func (r *Request) isCreated() bool { return !r.CreatedAt.IsZero() }
 
@@ -161,42 +175,74 @@ func forEachSource(pod *v1.Pod, do func(volume string, source int,
 
 // Plan applies the answers to requests, issues what the certificates that are missing or due need
 // next, for a few at a time, and returns when to plan again. The others follow: each completion
-// causes a plan.
+// causes a plan. The one that has waited longest is first, so those whose operations hang leave the
+// others their turns.
 func (s *Set) Plan(env *Env) time.Time {
 	s.Obstacle = obstacle(env)
-	inFlight := 0
-	for i := range s.Certificates {
-		if s.Certificates[i].Op != 0 {
-			inFlight++
-		}
-	}
+	forEachSource(env.Pod, func(volume string, source int, _ *v1.PodCertificateProjection) {
+		s.add(volume, source)
+	})
 	var wake time.Time
+	var due []dueSource
 	forEachSource(env.Pod, func(volume string, source int, projection *v1.PodCertificateProjection) {
-		c := s.findOrAdd(volume, source)
+		c := s.find(volume, source)
 		if c == nil {
 			return
 		}
 		c.applyAnswer(projection, env)
 		wake = timer.Soonest(wake, c.recordAge(env))
-		due, at := c.isDue(env)
+		isDue, at := c.isDue(env)
 		wake = timer.Soonest(wake, at)
-		if due && inFlight < budget.CertificateCallsMax {
-			body := c.nextOperation(projection, env)
-			c.Op = env.Effects.Issue(env.Owner, env.Subject, timeoutOf(body), body)
-			inFlight++
+		if isDue {
+			due = append(due, dueSource{c, projection})
 		}
 	})
-	return wake
+	slices.SortStableFunc(due, func(x, y dueSource) int { return x.NotBefore.Compare(y.NotBefore) })
+	return timer.Soonest(wake, s.issue(due, env))
 }
 
-// findOrAdd returns the certificate of a source; nil if there are too many.
-func (s *Set) findOrAdd(volume string, source int) *Certificate {
-	c := s.find(volume, source)
-	if c == nil && len(s.Certificates) < budget.PodCertificatesMax {
-		s.Certificates = append(s.Certificates, Certificate{Volume: volume, Source: source})
-		c = &s.Certificates[len(s.Certificates)-1]
+// dueSource is a certificate for which an operation is due.
+type dueSource struct {
+	*Certificate
+	projection *v1.PodCertificateProjection
+}
+
+// issue issues the next operations of certificates, in their order, and returns when to look again
+// for those that wait for the next read of the account.
+func (s *Set) issue(due []dueSource, env *Env) time.Time {
+	room := budget.CertificateCallsMax - s.inFlight()
+	if len(due) > 0 && !s.Account.isKnown(env.Effects.Now()) {
+		if room <= 0 {
+			return time.Time{}
+		}
+		return s.Account.plan(env)
 	}
-	return c
+	for _, c := range due[:min(len(due), max(0, room))] {
+		body := c.nextOperation(s.Account.UID, c.projection, env)
+		c.Op = env.Effects.Issue(env.Owner, env.Subject, timeoutOf(body), body)
+	}
+	return time.Time{}
+}
+
+// inFlight returns the number of operations in flight.
+func (s *Set) inFlight() int {
+	n := 0
+	if s.Account.Op != 0 {
+		n++
+	}
+	for i := range s.Certificates {
+		if s.Certificates[i].Op != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// add adds a certificate for a source, unless there is one or there are too many.
+func (s *Set) add(volume string, source int) {
+	if s.find(volume, source) == nil && len(s.Certificates) < budget.PodCertificatesMax {
+		s.Certificates = append(s.Certificates, Certificate{Volume: volume, Source: source})
+	}
 }
 
 // find returns the certificate of a source; nil if there is none. There are
@@ -251,20 +297,36 @@ func agentTime(date time.Time, env *Env) time.Time {
 	return env.Effects.Now().Add(date.Sub(env.Effects.Date()))
 }
 
-// nextOperation returns the next operation of the request, of which nothing is in flight.
-func (c *Certificate) nextOperation(projection *v1.PodCertificateProjection, env *Env) any {
+// nextOperation returns the next operation of the request, of which nothing is in flight, for the
+// UID of the account. The watch keeps the object from its first creation on.
+func (c *Certificate) nextOperation(account types.UID, projection *v1.PodCertificateProjection,
+	env *Env) any {
 	if c.Request == nil {
 		c.Request = &Request{}
 	}
-	switch r := c.Request; {
-	case r.AccountUID == "":
-		return &world.GetObject{Resource: world.ResourceServiceAccounts,
-			Namespace: env.Pod.Namespace, Name: env.Pod.Spec.ServiceAccountName}
-	case r.PrivateKey == "":
+	r := c.Request
+	if r.PrivateKey == "" {
 		return &world.MakeKey{Type: projection.KeyType}
-	default:
-		return &world.CreateObject{Object: world.Object{CertificateRequest: r.object(projection, env)}}
 	}
+	env.Requests.Await(r.fullName(env), env.Owner.Name)
+	r.noteSent(Identity{AccountUID: account, NodeUID: env.NodeUID})
+	return &world.CreateObject{Object: world.Object{CertificateRequest: r.object(account, projection,
+		env)}}
+}
+
+func (r *Request) fullName(env *Env) string { return env.Pod.Namespace + "/" + r.Name }
+
+// noteSent records the identity of a creation.
+func (r *Request) noteSent(identity Identity) {
+	r.Sent = slices.DeleteFunc(r.Sent, func(i Identity) bool { return i == identity })
+	r.Sent = append(r.Sent, identity)
+	r.Sent = slices.Delete(r.Sent, 0, max(0, len(r.Sent)-sentMax))
+}
+
+// endRequest forgets the request and what the watch keeps of it.
+func (c *Certificate) endRequest(env *Env) {
+	env.Requests.Release(c.Request.fullName(env))
+	c.Request = nil
 }
 
 // timeoutOf returns how long an operation may take.
@@ -276,7 +338,7 @@ func timeoutOf(body any) time.Duration {
 }
 
 // object returns the request as an object of the API server. It must not refer to the state.
-func (r *Request) object(projection *v1.PodCertificateProjection,
+func (r *Request) object(account types.UID, projection *v1.PodCertificateProjection,
 	env *Env) *certificatesv1beta1.PodCertificateRequest {
 	pod := env.Pod
 	var seconds *int32
@@ -290,7 +352,7 @@ func (r *Request) object(projection *v1.PodCertificateProjection,
 				UID: pod.UID}}},
 		Spec: certificatesv1beta1.PodCertificateRequestSpec{
 			SignerName: projection.SignerName, PodName: pod.Name, PodUID: pod.UID,
-			ServiceAccountName: pod.Spec.ServiceAccountName, ServiceAccountUID: r.AccountUID,
+			ServiceAccountName: pod.Spec.ServiceAccountName, ServiceAccountUID: account,
 			NodeName: types.NodeName(env.NodeName), NodeUID: env.NodeUID,
 			MaxExpirationSeconds: seconds, StubPKCS10Request: slices.Clone(r.Proof),
 			UnverifiedUserAnnotations: maps.Clone(projection.UserAnnotations),
@@ -300,10 +362,17 @@ func (r *Request) object(projection *v1.PodCertificateProjection,
 
 // HandleCompletion applies the completion of an operation.
 func (s *Set) HandleCompletion(id world.OpID, r op.Record, ev world.Event) {
+	if s.Account.Op == id {
+		s.Account.recordResult(r, ev)
+		return
+	}
 	for i := range s.Certificates {
 		if c := &s.Certificates[i]; c.Op == id {
 			c.Op = 0
 			c.recordResult(r, ev)
+			if r.Call == createCall && ev.Err != nil && !ev.Err.Has(world.KindExists) {
+				s.Account.forget(r.IssuedAt) // it may be another one, which the server refuses
+			}
 			return
 		}
 	}
@@ -316,38 +385,32 @@ func (c *Certificate) recordResult(record op.Record, ev world.Event) {
 	case r == nil || r.isCreated(): // its object was seen in the watch meanwhile
 		return
 	case record.Call == createCall && (ev.Err == nil || ev.Err.Has(world.KindExists)):
+		if read, ok := ev.Body.(*world.ObjectRead); ok && read.Object.CertificateRequest != nil {
+			r.UID = read.Object.CertificateRequest.UID
+		}
 		c.noteCreated(ev.Time) // by this creation, or by an earlier one
 	case ev.Err != nil:
 		c.fail(record.Call+": "+ev.Err.Message, ev.Time,
 			timer.RetryDelay(ev.Err, c.Failures+1, backoffFirst, backoffMax))
-		r.AccountUID = "" // the account may be another one, which the server refuses
-	case !r.recordSuccess(record.Call, ev.Body):
-		c.fail(record.Call+": the answer lacks what was asked for", ev.Time,
+	case !r.recordKey(record.Call, ev.Body):
+		c.fail(record.Call+": "+incomplete, ev.Time,
 			timer.Backoff(c.Failures+1, backoffFirst, backoffMax))
 	}
 }
 
-// recordSuccess applies the answer to the read of the account or to the making of the key, and
-// reports false if it has no UID or no key.
-func (r *Request) recordSuccess(call string, answer any) bool {
-	switch body := answer.(type) {
-	case *world.KeyMade:
-		if call != keyCall || body.PrivateKey == "" || len(body.Request) == 0 {
-			return false
-		}
-		sum := sha256.Sum256(body.Request)
-		r.PrivateKey, r.Proof = body.PrivateKey, body.Request
-		r.Name = "req-" + hex.EncodeToString(sum[:nameBytes])
-		return true
-	case *world.ObjectRead:
-		account := body.Object.ServiceAccount
-		if call != getCall || account == nil || account.UID == "" {
-			return false
-		}
-		r.AccountUID = account.UID
-		return true
+// incomplete is the problem of an answer that is no failure.
+const incomplete = "the answer lacks what was asked for"
+
+// recordKey applies the answer to the making of the key, and reports false if it has none.
+func (r *Request) recordKey(call string, answer any) bool {
+	body, ok := answer.(*world.KeyMade)
+	if !ok || call != keyCall || body.PrivateKey == "" || len(body.Request) == 0 {
+		return false
 	}
-	return false
+	sum := sha256.Sum256(body.Request)
+	r.PrivateKey, r.Proof = body.PrivateKey, body.Request
+	r.Name = "req-" + hex.EncodeToString(sum[:nameBytes])
+	return true
 }
 
 // noteCreated records that the object of the request exists, or did.
@@ -369,7 +432,8 @@ func (c *Certificate) fail(problem string, now time.Time, wait time.Duration) {
 // the error is why there are none, in the kubelet's words; without an error, too, the first request
 // is being made.
 func (s *Set) Find(volume string, source int) (key, chain, version string, err error) {
-	switch c := s.find(volume, source); {
+	c := s.find(volume, source)
+	switch {
 	case c == nil && len(s.Certificates) == budget.PodCertificatesMax:
 		return "", "", "", fmt.Errorf("the pod needs more than %d certificates",
 			budget.PodCertificatesMax)
@@ -382,9 +446,9 @@ func (s *Set) Find(volume string, source int) (key, chain, version string, err e
 		return c.Issued.PrivateKey, c.Issued.Chain, c.Issued.Request, nil
 	case c.Request != nil && c.Request.isCreated():
 		return "", "", "", fmt.Errorf("credential bundle is not issued yet")
-	case s.Obstacle != "" || c.Problem != "":
-		return "", "", "", fmt.Errorf("credential bundle is not issued yet: %s",
-			cmp.Or(s.Obstacle, c.Problem))
+	}
+	if problem := cmp.Or(s.Obstacle, s.Account.Problem, c.Problem); problem != "" {
+		return "", "", "", fmt.Errorf("credential bundle is not issued yet: %s", problem)
 	}
 	return "", "", "", nil
 }

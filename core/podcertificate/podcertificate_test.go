@@ -102,9 +102,16 @@ func (h *harness) answer() any {
 		h.complete(eff, &world.KeyMade{PrivateKey: fmt.Sprintf("key %d", h.keys),
 			Request: []byte{byte(h.keys)}}, nil)
 	case *world.CreateObject:
-		h.complete(eff, &world.ObjectRead{Object: eff.Body.(*world.CreateObject).Object}, nil)
+		h.complete(eff, &world.ObjectRead{Object: world.Object{CertificateRequest: created(eff)}}, nil)
 	}
 	return eff.Body
+}
+
+// created returns the object that a creation brings to the server.
+func created(eff world.Effect) *certificatesv1beta1.PodCertificateRequest {
+	r := eff.Body.(*world.CreateObject).Object.CertificateRequest.DeepCopy()
+	r.UID = types.UID("uid of " + r.Name)
+	return r
 }
 
 // request brings a request to the server, and returns it.
@@ -116,7 +123,7 @@ func (h *harness) request() *certificatesv1beta1.PodCertificateRequest {
 	if !ok {
 		h.t.Fatalf("%T is no creation", create)
 	}
-	return create.Object.CertificateRequest
+	return created(world.Effect{Body: create})
 }
 
 // show has the watch show a request with conditions.
@@ -341,40 +348,98 @@ func TestDeletedRequest(t *testing.T) {
 	}
 }
 
-// An object with the name of the request that asks for something else is not its answer.
+// An object with the name of the request that asks for something else is not its answer, nor is one
+// that asks for the same and was not created by the agent.
 func TestReplacedRequest(t *testing.T) {
-	for name, change := range map[string]func(*certificatesv1beta1.PodCertificateRequestSpec){
-		"key":     func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.StubPKCS10Request[0]++ },
-		"signer":  func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.SignerName += "2" },
-		"pod":     func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodName = "q" },
-		"pod UID": func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.PodUID = "u2" },
-		"account": func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.ServiceAccountName = "x" },
-		"node":    func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.NodeName = "node2" },
+	type request = certificatesv1beta1.PodCertificateRequest
+	for name, change := range map[string]func(*request){
+		"key":     func(r *request) { r.Spec.StubPKCS10Request[0]++ },
+		"signer":  func(r *request) { r.Spec.SignerName += "2" },
+		"pod":     func(r *request) { r.Spec.PodName = "q" },
+		"pod UID": func(r *request) { r.Spec.PodUID = "u2" },
+		"account": func(r *request) { r.Spec.ServiceAccountName = "x" },
+		"node":    func(r *request) { r.Spec.NodeName = "node2" },
+		"UID":     func(r *request) { r.UID += "2" },
 	} {
 		h := newHarness(t, source())
 		r := h.request()
-		change(&r.Spec)
+		change(r)
 		h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
 		h.plan()
 		h.expect("another "+name, "credential bundle is not issued yet: PodCertificateRequest "+r.Name+
 			" was replaced by another one")
 		h.now = h.now.Add(renewalPause)
 		h.request()
-		if h.keys != 2 {
-			t.Errorf("another %s: %d keys", name, h.keys)
+		if h.keys != 2 || len(h.watch.Awaited) != 1 {
+			t.Errorf("another %s: %d keys, awaited: %v", name, h.keys, h.watch.Awaited)
 		}
 	}
 }
 
-// The UIDs of the account and of the node may have changed between a creation that was repeated and
-// the one that has succeeded.
+// An object whose UID no answer has said has to ask for what was sent. Its UID counts then.
+func TestReplacedRequestOfUnknownOutcome(t *testing.T) {
+	type request = certificatesv1beta1.PodCertificateRequest
+	for name, change := range map[string]func(*request){
+		"account's UID": func(r *request) { r.Spec.ServiceAccountUID = "x" },
+		"Node's UID":    func(r *request) { r.Spec.NodeUID = "x" },
+		"lifetime":      func(r *request) { r.Spec.MaxExpirationSeconds = new(int32(7)) },
+		"no lifetime":   func(r *request) { r.Spec.MaxExpirationSeconds = nil },
+		"annotations":   func(r *request) { r.Spec.UnverifiedUserAnnotations["b"] = "c" },
+		"later UID":     nil,
+	} {
+		h := newHarness(t, source())
+		h.answer()
+		h.answer()
+		create := h.planOne()
+		h.complete(create, nil, world.Errorf(world.KindTimeout, "", "no answer"))
+		r := created(create)
+		if change != nil {
+			change(r)
+		} else {
+			h.show(r)
+			h.plan()
+			r.UID = "another"
+		}
+		h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
+		h.plan()
+		h.expect("another "+name, "credential bundle is not issued yet: PodCertificateRequest "+r.Name+
+			" was replaced by another one")
+	}
+}
+
+// The UIDs of the account and of the node may have changed between a creation that has succeeded
+// without an answer and one that was repeated.
 func TestRequestWithOlderUIDs(t *testing.T) {
 	h := newHarness(t, source())
-	r := h.request()
-	r.Spec.ServiceAccountUID, r.Spec.NodeUID = "older-account", "older-node"
-	h.issue(r, certificate("a"), time.Hour, 2*time.Hour)
+	h.answer()
+	h.answer()
+	create := h.planOne()
+	h.complete(create, nil, world.Errorf(world.KindTimeout, "", "no answer"))
+	h.now = h.now.Add(backoffFirst)
+	h.complete(h.planOne(), &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{UID: "newer-account"}}}}, nil)
+	h.nodeUID = "newer-node"
+	again := h.planOne()
+	if spec := &created(again).Spec; spec.ServiceAccountUID != "newer-account" ||
+		spec.NodeUID != "newer-node" {
+		t.Errorf("repeated for %s on %s", spec.ServiceAccountUID, spec.NodeUID)
+	}
+	h.complete(again, nil, world.Errorf(world.KindExists, "", "exists"))
+	h.issue(created(create), certificate("a"), time.Hour, 2*time.Hour)
 	h.plan()
 	h.expect("issued", "key 1|"+certificate("a"))
+}
+
+// A few identities that were sent are remembered.
+func TestIdentitiesOfARequest(t *testing.T) {
+	var r Request
+	for _, account := range []types.UID{"a", "b", "c", "a", "d", "e"} {
+		r.noteSent(Identity{AccountUID: account})
+	}
+	want := []Identity{{AccountUID: "c"}, {AccountUID: "a"}, {AccountUID: "d"}, {AccountUID: "e"}}
+	if d := cmp.Diff(want, r.Sent); d != "" {
+		t.Error(d)
+	}
 }
 
 // A read that answers without the UID of an account, and a key without its parts, are failures: the
@@ -412,9 +477,10 @@ func TestIncompleteAnswers(t *testing.T) {
 // Only the creation of the request can find it.
 func TestExistsOfAnotherCall(t *testing.T) {
 	h := newHarness(t, source())
+	h.answer()
 	h.complete(h.planOne(), nil, world.Errorf(world.KindExists, "", "exists"))
-	if r := h.set.Certificates[0].Request; r.isCreated() || h.set.Certificates[0].Failures != 1 {
-		t.Errorf("after the read of the account: %+v", r)
+	if c := &h.set.Certificates[0]; c.Request.isCreated() || c.Failures != 1 {
+		t.Errorf("after the key: %+v", c)
 	}
 }
 
@@ -541,17 +607,112 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// A pod has a few operations in flight, and the others follow.
+// ofSources returns the calls of operations, and the numbers of the sources that they are for.
+func (h *harness) ofSources(issued []world.Effect) string {
+	var text strings.Builder
+	for _, eff := range issued {
+		source := -1
+		for i := range h.set.Certificates {
+			if h.set.Certificates[i].Op == eff.Op {
+				source = i
+			}
+		}
+		fmt.Fprint(&text, world.CallName(eff.Body), " ", source, "; ")
+	}
+	return text.String()
+}
+
+func (h *harness) expectIssued(when string, issued []world.Effect, want string) {
+	h.t.Helper()
+	if d := cmp.Diff(want, h.ofSources(issued)); d != "" {
+		h.t.Errorf("%s: %s", when, d)
+	}
+}
+
+// A pod reads its account once for all sources, has a few operations in flight, and the others
+// follow.
 func TestManySources(t *testing.T) {
 	h := newHarness(t, slices.Repeat([]v1.PodCertificateProjection{source()}, 10)...)
+	h.answer()
 	issued := h.plan()
-	if len(issued) != budget.CertificateCallsMax {
-		t.Errorf("%d operations", len(issued))
+	h.expectIssued("after the account", issued, "MakeKey 0; MakeKey 1; MakeKey 2; MakeKey 3; ")
+	h.complete(issued[0], nil, world.Errorf(world.KindUnavailable, "", "no key"))
+	h.expectIssued("after a completion", h.plan(), "MakeKey 4; ")
+}
+
+// Sources whose operations hang, again and again, leave the others their turns.
+func TestTurnsOfSources(t *testing.T) {
+	h := newHarness(t, slices.Repeat([]v1.PodCertificateProjection{source()}, 10)...)
+	h.answer()
+	for _, want := range []string{
+		"MakeKey 0; MakeKey 1; MakeKey 2; MakeKey 3; ", "MakeKey 4; MakeKey 5; MakeKey 6; MakeKey 7; ",
+		"MakeKey 8; MakeKey 9; MakeKey 0; MakeKey 1; ", "MakeKey 2; MakeKey 3; MakeKey 4; MakeKey 5; ",
+	} {
+		issued := h.plan()
+		h.expectIssued("next", issued, want)
+		h.now = h.now.Add(operationTimeout / 3) // so that the account is not read again
+		for _, eff := range issued {
+			h.complete(eff, nil, world.Errorf(world.KindTimeout, "", "hung"))
+			h.set.Account.AsOf = h.now
+		}
+		h.now = h.now.Add(backoffMax)
+		h.set.Account.AsOf = h.now
 	}
-	h.complete(issued[0], nil, world.Errorf(world.KindNotFound, "", "no account"))
-	if next := h.plan(); len(next) != 1 {
-		t.Errorf("%d operations after a completion", len(next))
+}
+
+// The account is read again when the read is a minute old, and when a creation was refused that was
+// issued after it.
+func TestReadsOfTheAccount(t *testing.T) {
+	h := newHarness(t, source(), source())
+	h.answer()
+	keys := h.plan()
+	for i, eff := range keys {
+		h.complete(eff, &world.KeyMade{PrivateKey: "key", Request: []byte{byte(i)}}, nil)
 	}
+	h.now = h.now.Add(accountAgeMax - 1)
+	creations := h.plan()
+	h.expectIssued("before a minute has passed", creations, "CreateObject 0; CreateObject 1; ")
+	refused := world.Errorf(world.KindRefused, "", "another account")
+	h.complete(creations[0], nil, refused)
+	h.now = h.now.Add(backoffFirst)
+	read := h.planOne()
+	h.complete(creations[1], nil, refused)
+	h.complete(read, &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{UID: "other"}}}}, nil)
+	h.now = h.now.Add(backoffFirst)
+	h.expectIssued("after a newer read", h.plan(), "CreateObject 0; CreateObject 1; ")
+
+	h = newHarness(t, source())
+	h.answer()
+	h.answer()
+	h.now = h.now.Add(accountAgeMax)
+	h.expectIssued("after a minute", h.plan(), "GetObject -1; ")
+}
+
+// A failure of a creation does not concern a read that was issued later.
+func TestAccountReadAfterTheCreation(t *testing.T) {
+	a := Account{UID: "u", AsOf: t0}
+	if a.forget(t0.Add(-1)); a.UID == "" {
+		t.Error("forgotten for an earlier creation")
+	}
+	if a.forget(t0); a.UID != "" {
+		t.Error("kept after a later creation")
+	}
+}
+
+// While the account cannot be read, the volumes say so, and it is read for all sources after a
+// back-off.
+func TestAccountCannotBeRead(t *testing.T) {
+	h := newHarness(t, source(), source())
+	h.complete(h.planOne(), nil, world.Errorf(world.KindNotFound, "", "no account"))
+	h.expect("after a failure", "credential bundle is not issued yet: GetObject: no account")
+	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(t0.Add(backoffFirst)) {
+		t.Errorf("issued %v, planned again at %s", issued, h.wake)
+	}
+	h.now = h.now.Add(backoffFirst)
+	h.answer()
+	h.expect("when it was read", "")
+	h.expectIssued("when it was read", h.plan(), "MakeKey 0; MakeKey 1; ")
 }
 
 // A restored set goes on as the original does.

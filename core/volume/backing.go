@@ -86,6 +86,12 @@ func (b *Backing) place(dir string) Place {
 		Block: b.Block || b.CSI != nil && b.CSI.Block}
 }
 
+// IsResolved reports whether it is known what backs a volume.
+func (s *Set) IsResolved(name string) bool {
+	v := s.find(name)
+	return v != nil && v.Backing != nil
+}
+
 // IsBackedBy reports whether a local volume, whose file system is mounted, backs a volume of the
 // pod.
 func (s *Set) IsBackedBy(persistentVolume string) bool {

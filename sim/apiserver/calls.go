@@ -229,7 +229,7 @@ func (s *Server) replace(by requester, body any, old, o world.Object, status boo
 			return fail(world.KindRefused, "%s", reason)
 		}
 	}
-	if reason := validateUpdate(&o, &old, status); reason != "" {
+	if reason := validateUpdate(&o, &old, status, s.now().Time); reason != "" {
 		return fail(world.KindInvalid, "%s", reason)
 	}
 	if o.Pod != nil && status && s.opts.StatusRoom != nil {

@@ -11,6 +11,9 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"seedlet.dev/world"
 )
@@ -23,6 +26,8 @@ const (
 	certificateLifetimeMin = time.Hour
 	certificateLifetimeMax = 91 * 24 * time.Hour
 	renewalMargin          = 10 * time.Minute // from both ends of the lifetime
+	issuedWithin           = 5 * time.Minute  // of the beginning of the lifetime
+	chainBytesMax          = 100 << 10
 )
 
 // certificateDenial returns why the node may not create a request. What may be different once the
@@ -87,9 +92,14 @@ func lifetimeMax(r *certificatesv1beta1.PodCertificateRequest) time.Duration {
 	return time.Duration(*r.Spec.MaxExpirationSeconds) * time.Second
 }
 
-// validateCertificateAnswer returns why a status is no answer to a request.
-func validateCertificateAnswer(r, old *certificatesv1beta1.PodCertificateRequest) string {
+// validateCertificateAnswer returns why a status is no answer to a request at a time.
+func validateCertificateAnswer(r, old *certificatesv1beta1.PodCertificateRequest,
+	now time.Time) string {
 	status := &r.Status
+	if invalid := validation.ValidateConditions(status.Conditions,
+		field.NewPath("status", "conditions")); len(invalid) > 0 {
+		return invalid.ToAggregate().Error()
+	}
 	switch {
 	case len(old.Status.Conditions) > 0:
 		if !equality.Semantic.DeepEqual(status, &old.Status) {
@@ -101,34 +111,68 @@ func validateCertificateAnswer(r, old *certificatesv1beta1.PodCertificateRequest
 		return "status: Invalid value: want one condition"
 	case !slices.Contains(answers, status.Conditions[0].Type):
 		return "status.conditions[0].type: Unsupported value"
-	case status.Conditions[0].Type != certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
-		if status.CertificateChain != "" || status.NotAfter != nil {
-			return "status: Invalid value: non-condition status fields must be empty"
-		}
-		return ""
-	case status.NotBefore == nil || status.NotAfter == nil || status.BeginRefreshAt == nil:
+	case status.Conditions[0].Status != metav1.ConditionTrue:
+		return "status.conditions[0].status: Unsupported value"
+	case status.Conditions[0].Type == certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
+		return validateIssued(r, now)
+	case status.CertificateChain != "" || status.NotBefore != nil || status.NotAfter != nil ||
+		status.BeginRefreshAt != nil:
+		return "status: Invalid value: non-condition status fields must be empty"
+	}
+	return ""
+}
+
+// validateIssued returns why a request was not issued as it has to be.
+func validateIssued(r *certificatesv1beta1.PodCertificateRequest, now time.Time) string {
+	status := &r.Status
+	leaf, invalid := validateChain(status.CertificateChain)
+	if invalid != "" {
+		return "status.certificateChain: Invalid value: " + invalid
+	}
+	if status.NotBefore == nil || status.NotAfter == nil || status.BeginRefreshAt == nil {
 		return "status: Required value: all timestamps must be set"
 	}
-	block, _ := pem.Decode([]byte(status.CertificateChain))
-	if block == nil || block.Type != "CERTIFICATE" {
-		return "status.certificateChain: Invalid value: must contain at least one certificate"
+	request, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
+	if err != nil {
+		panic("apiserver: a request was accepted that is none: " + err.Error())
 	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	request, _ := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
-	renew, lifetime := status.BeginRefreshAt.Time, status.NotAfter.Sub(status.NotBefore.Time)
+	from, until, renew := status.NotBefore.Time, status.NotAfter.Time, status.BeginRefreshAt.Time
+	lifetime := leaf.NotAfter.Sub(leaf.NotBefore)
 	switch {
-	case err != nil:
-		return "status.certificateChain: Invalid value: leaf certificate does not parse as valid X.509"
 	case !leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }).Equal(request.PublicKey):
 		return "status.certificateChain: Invalid value: not issued to the requested public key"
-	case !leaf.NotBefore.Equal(status.NotBefore.Time) || !leaf.NotAfter.Equal(status.NotAfter.Time):
+	case !leaf.NotBefore.Equal(from) || !leaf.NotAfter.Equal(until):
 		return "status: Invalid value: timestamps differ from those of the leaf certificate"
+	case from.Sub(now).Abs() > issuedWithin:
+		return "status.notBefore: Invalid value: must be set to within 5 minutes of the current time"
 	case lifetime < certificateLifetimeMin || lifetime > lifetimeMax(r):
 		return "status.certificateChain: Invalid value: leaf certificate lifetime"
-	case renew.Before(status.NotBefore.Add(renewalMargin)),
-		renew.After(status.NotAfter.Add(-renewalMargin)):
+	case renew.Before(from.Add(renewalMargin)), renew.After(until.Add(-renewalMargin)):
 		return "status.beginRefreshAt: Invalid value: must be in the range " +
 			"[notBefore+10min, notAfter-10min]"
 	}
 	return ""
+}
+
+// validateChain returns the first certificate of a chain, or why the chain is none.
+func validateChain(text string) (leaf *x509.Certificate, invalid string) {
+	if len(text) > chainBytesMax {
+		return nil, fmt.Sprintf("may not be more than %d bytes", chainBytesMax)
+	}
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return nil, "must consist entirely of CERTIFICATE PEM blocks"
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, "certificate does not parse as valid X.509"
+		}
+		if leaf == nil {
+			leaf = certificate
+		}
+	}
+	if leaf == nil {
+		return nil, "must contain at least one certificate"
+	}
+	return leaf, ""
 }

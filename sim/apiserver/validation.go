@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -44,8 +45,8 @@ func validateLease(o *world.Object) string {
 	return ""
 }
 
-// validateUpdate returns why an update is invalid.
-func validateUpdate(o, old *world.Object, status bool) string {
+// validateUpdate returns why an update is invalid at a time.
+func validateUpdate(o, old *world.Object, status bool, now time.Time) string {
 	switch {
 	case o.Pod != nil && status:
 		if reason := validateMirrorAnnotation(o.Pod, old.Pod); reason != "" {
@@ -78,7 +79,7 @@ func validateUpdate(o, old *world.Object, status bool) string {
 	case o.CSINode != nil:
 		return validateCSINodeUpdate(o.CSINode, old.CSINode)
 	case o.CertificateRequest != nil && status:
-		return validateCertificateAnswer(o.CertificateRequest, old.CertificateRequest)
+		return validateCertificateAnswer(o.CertificateRequest, old.CertificateRequest, now)
 	case o.CertificateRequest != nil:
 		if !equality.Semantic.DeepEqual(o.CertificateRequest.Spec, old.CertificateRequest.Spec) {
 			return "spec: Invalid value: field is immutable"

@@ -7,7 +7,9 @@ import (
 	"crypto/elliptic"
 	"crypto/sha512"
 	"crypto/x509"
+	"embed"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/pem"
 
 	"seedlet.dev/sim/truth"
@@ -15,8 +17,14 @@ import (
 	"seedlet.dev/world"
 )
 
-// makeKey makes a private key, drawn as the call's latency is. There are no RSA keys: making one
-// takes seconds.
+// rsaKeys are the keys of the types RSA3072 and RSA4096, of which making one takes seconds: all
+// requests of a type have the same. They are for simulations only.
+//
+//go:embed keys
+var rsaKeys embed.FS
+
+// makeKey makes a private key, drawn as the call's latency is. Requests of equal RSA keys differ by
+// a name that is drawn.
 func (h *Host) makeKey(call *wire.Call, m *world.MakeKey) {
 	seed := sha512.Sum512(binary.BigEndian.AppendUint64([]byte(m.Type), call.Draw()))
 	key := keyOf(m.Type, seed[:])
@@ -25,7 +33,11 @@ func (h *Host) makeKey(call *wire.Call, m *world.MakeKey) {
 		return
 	}
 	// Without a source of randomness the signature follows from the key (RFC 6979).
-	request, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{}, key)
+	template := &x509.CertificateRequest{}
+	if m.IsSlow() {
+		template.DNSNames = []string{hex.EncodeToString(seed[:8])}
+	}
+	request, err := x509.CreateCertificateRequest(nil, template, key)
 	if err != nil {
 		panic("host: " + err.Error())
 	}
@@ -53,7 +65,7 @@ func keyOf(keyType string, seed []byte) crypto.Signer {
 	case "ECDSAP521":
 		curve = elliptic.P521()
 	default:
-		return nil
+		return rsaKeyOf(keyType)
 	}
 	// A number below 2^248 is less than the order of each curve.
 	raw := make([]byte, (curve.Params().BitSize+7)/8)
@@ -63,4 +75,18 @@ func keyOf(keyType string, seed []byte) crypto.Signer {
 		panic("host: " + err.Error())
 	}
 	return key
+}
+
+// rsaKeyOf returns the key of a type of RSA keys; nil for any other type.
+func rsaKeyOf(keyType string) crypto.Signer {
+	text, err := rsaKeys.ReadFile("keys/" + keyType + ".pem")
+	if err != nil {
+		return nil
+	}
+	block, _ := pem.Decode(text)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		panic("host: " + err.Error())
+	}
+	return key.(crypto.Signer)
 }

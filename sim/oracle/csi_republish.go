@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -19,21 +20,27 @@ import (
 type csiRepublish struct{}
 
 func (*csiRepublish) describe() Entry {
-	return Entry{"csi-republish", "A volume whose CSIDriver asks for that is published again once a " +
-		"minute while its pod runs, and not more often. What its driver makes then gets the group of " +
-		"the pod."}
+	return Entry{"csi-republish", "A volume whose CSIDriver asks for that is published again in " +
+		"each sync while its pod runs, and not more often. What its driver makes then gets the group " +
+		"of the pod."}
 }
 
 const (
-	// csiRepublishBound is how long a volume may be without a call: the back-off after a failure, a
-	// period, and a token that is renewed.
-	csiRepublishBound = 4 * time.Minute
-	// csiRepublishPeriod is the least time from an answer to the next call of one agent.
-	csiRepublishPeriod = time.Minute - time.Second
+	csiRepublishDelay = 3 * time.Minute
 	// csiRegroupBound is how long the files of a volume that was published again may not belong to
 	// the group of its pod.
 	csiRegroupBound = 30 * time.Second
 )
+
+// syncPeriod returns the period of the syncs of a pod, in which volumes are published and claims
+// read again.
+func (m *model) syncPeriod() time.Duration {
+	return cmp.Or(m.opts.ChangeDetection.SyncPeriod, time.Minute)
+}
+
+// republishBound is how long a volume may be without a call: a period, the back-off after a
+// failure, and a token that is renewed.
+func (m *model) republishBound() time.Duration { return m.syncPeriod() + csiRepublishDelay }
 
 // csiRepublished is the last call that has published a volume at a target.
 type csiRepublished struct {
@@ -47,11 +54,12 @@ func (m *model) noteRepublished(now time.Time, eff *world.Effect) *finding {
 	case *world.UnpublishVolume:
 		delete(m.csi.republished, call.TargetPath)
 	case *world.PublishVolume:
+		least := m.syncPeriod() - time.Second // from an answer to the next call of one agent
 		last := m.csi.republished[call.TargetPath]
 		m.csi.republished[call.TargetPath] = csiRepublished{deadline: eff.Deadline}
 		_, isPublished := m.csi.published[call.TargetPath]
-		if !last.isDone || !isPublished || now.Sub(last.deadline) >= csiRepublishPeriod ||
-			m.lastFault(now).After(last.deadline.Add(-csiRepublishPeriod)) {
+		if !last.isDone || !isPublished || now.Sub(last.deadline) >= least ||
+			m.lastFault(now).After(last.deadline.Add(-least)) {
 			return nil
 		}
 		return findingf("PublishVolume is called for %s at %s %v after it has succeeded", call.Handle,
@@ -75,7 +83,7 @@ func requiresRepublish(d *storagev1.CSIDriver) bool {
 
 // checkServed finds a volume that should have been published again by now.
 func (*csiRepublish) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
-	since := now.Add(-csiRepublishBound)
+	since := now.Add(-m.republishBound())
 	if m.agentDown || m.agentStartedAt.After(since) || m.lastFault(now).After(since) {
 		return nil
 	}
@@ -181,7 +189,7 @@ func (m *model) isRepublishDelayed(p *pod, is csiPlace, since time.Time) bool {
 	other, isBusy := m.csi.inFlight[is.csiName]
 	states := m.csi.driverStates[is.driver]
 	return is.since.After(since) || p.lastStartedAt.After(since) ||
-		m.isCSIDriverAway(m.now, is.driver, csiRepublishBound) || m.mayChangeGroup(m.now, is.csiName) ||
+		m.isCSIDriverAway(m.now, is.driver, m.republishBound()) || m.mayChangeGroup(m.now, is.csiName) ||
 		isBusy && other.deadline.After(since) ||
 		len(states) > 1 && states[len(states)-2].until.After(since) || m.lacksSecret(p, since)
 }

@@ -192,7 +192,7 @@ func (s *Set) Called(now time.Time, request any) {
 	if m.healedAt.IsZero() || m.agentDown {
 		return
 	}
-	if m.isOfRegistration(request, now) {
+	if m.isOfRegistration(request, now) || s.checkCertificateCall(now, request) {
 		return
 	}
 	if m.isPeriodic(call, request) {
@@ -219,8 +219,7 @@ func (s *Set) Called(now time.Time, request any) {
 	case call == "GetObject" && m.mayRepeatPublication(now, request):
 	case m.detachesDisk(now, request):
 	case slices.ContainsFunc(pods, (*pod).hasWork),
-		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request),
-		m.isForCertificate(request):
+		m.patchesUnsettled(now, request), m.rotatesFullLog(request), m.isOfExpansion(request):
 	default:
 		s.report(&economy{}, findingf("%s was called%s, although nothing has changed for %v", call,
 			about, now.Sub(changedAt).Round(time.Second)), now)

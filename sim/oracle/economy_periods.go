@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/world"
@@ -30,11 +31,12 @@ const (
 	measuringBound = 5 * time.Second
 	// nodeReadPeriod is that of the reads of a Node that does not exist.
 	nodeReadPeriod = 7 * time.Second
-	// claimPeriod is that of the reads of a claim and a volume that are bound to each other, less what
-	// the one before may have waited for its lane. unboundPeriod is the first back-off after a read of
-	// others.
-	claimPeriod   = time.Minute - time.Second
-	unboundPeriod = time.Second
+	// A claim and a volume that are bound to each other are read again in each sync of a pod, less
+	// what the read before may have waited for its lane (claimSlack). unboundPeriod is the first
+	// back-off after a read of others, and rejectedPeriod of those that are bound and not usable.
+	claimSlack     = time.Second
+	unboundPeriod  = time.Second
+	rejectedPeriod = 250 * time.Millisecond
 	// retryBound is the longest back-off: what waits for a lost call comes so long after its end.
 	retryBound = 32 * time.Second
 	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
@@ -73,7 +75,7 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		return call + " " + r.ContainerId, storagePeriod
 	case *world.GetObject:
 		if r.Resource == world.ResourceClaims || r.Resource == world.ResourceVolumes {
-			return fmt.Sprint(call, " ", r.Resource, " ", r.Namespace, "/", r.Name), m.volumes.readPeriod(r)
+			return fmt.Sprint(call, " ", r.Resource, " ", r.Namespace, "/", r.Name), m.readPeriod(r)
 		}
 		return m.periodOfObject(call, r, now)
 	case world.ObjectOperation:
@@ -83,15 +85,55 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 }
 
 // readPeriod returns the least time between two reads of a claim or a volume.
-func (o *volumeModel) readPeriod(r *world.GetObject) time.Duration {
+func (m *model) readPeriod(r *world.GetObject) time.Duration {
+	o := &m.volumes
 	claim := o.claims[r.Namespace+"/"+r.Name]
+	if m.isRejected(r) {
+		return rejectedPeriod
+	}
 	if claim != nil && len(claim.Status.AllocatedResourceStatuses) > 0 {
 		return 0 // it is read for its expansion
 	}
 	if r.Resource == world.ResourceVolumes || claim != nil && claim.Status.Phase == v1.ClaimBound {
-		return claimPeriod
+		return m.syncPeriod() - claimSlack
 	}
 	return unboundPeriod
+}
+
+// isRejected reports whether a request reads a claim which is bound and no pod can use as it is, or
+// the volume that such a claim names: one of them is being deleted, was made again, or is another
+// pod's.
+func (m *model) isRejected(r *world.GetObject) bool {
+	for name, claim := range m.volumes.claims { //ordered: whether there is one
+		isRead := r.Resource == world.ResourceClaims && name == r.Namespace+"/"+r.Name ||
+			r.Resource == world.ResourceVolumes && claim.Spec.VolumeName == r.Name
+		if !isRead || claim.Status.Phase != v1.ClaimBound {
+			continue
+		}
+		volume := m.volumes.volumes[claim.Spec.VolumeName]
+		isOfIt := volume == nil || volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID
+		if !isOfIt || claim.DeletionTimestamp != nil || m.isOfAnotherPod(name, claim) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOfAnotherPod reports whether a pod has a generic ephemeral volume whose claim it does not
+// control.
+func (m *model) isOfAnotherPod(name string, claim *v1.PersistentVolumeClaim) bool {
+	for _, p := range m.podsInOrder {
+		if p.spec == nil || metav1.IsControlledBy(claim, p.spec) {
+			continue
+		}
+		for i := range p.spec.Spec.Volumes {
+			v := &p.spec.Spec.Volumes[i]
+			if v.Ephemeral != nil && p.spec.Namespace+"/"+p.spec.Name+"-"+v.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // periodOfObject is periodOf for the Node and its lease.

@@ -19,6 +19,7 @@ type certificateModel struct {
 	ofSource map[certificateSource][]*certificateRequest
 	byUID    map[string]*certificateRequest
 	hasKeys  bool // the machine has made a private key
+	cost     certificateCost
 }
 
 // certificateSource is a source podCertificate of a pod.
@@ -128,8 +129,7 @@ func (p *pod) lacksCertificate() bool {
 	}) != nil
 }
 
-// isForCertificate reports whether a call is on the way to a request for a certificate: the oracle
-// pod-certificates judges whether it is time.
+// isForCertificate reports whether a call is on the way to a request for a certificate.
 func (m *model) isForCertificate(request any) bool {
 	switch r := request.(type) {
 	case *api.MakeKey:
@@ -140,6 +140,108 @@ func (m *model) isForCertificate(request any) bool {
 		return r.Object.CertificateRequest != nil
 	}
 	return false
+}
+
+// checkCertificateCall judges a call that is on the way to a request for a certificate, and reports
+// false for any other one.
+func (s *Set) checkCertificateCall(now time.Time, request any) bool {
+	m := s.model
+	if !m.isForCertificate(request) {
+		return false
+	}
+	if f := m.certificates.checkCost(m, now, request); f != nil {
+		s.report(&economy{}, f, now)
+	}
+	return true
+}
+
+// certificateCost is what the agent has asked for since no fault can have caused it.
+type certificateCost struct {
+	keys, creations int
+	reads           map[string][]time.Time // by account, in the last accountPeriod
+	needs           map[string]int         // the most that countCertificates has returned, by account
+}
+
+// accountPeriod is that of the reads of the service account for the requests of one pod, less what
+// the one before may have waited for its lane.
+const accountPeriod = time.Minute - time.Second
+
+// checkCost counts a call that is on the way to a request, and returns a finding if there are more
+// than are needed: a key is for one request, a request is created once, and a pod reads its account
+// once for all that are due. That it is time for a request is judged by the oracle
+// pod-certificates.
+func (o *certificateModel) checkCost(m *model, now time.Time, request any) *finding {
+	isQuiet := now.Sub(later(later(m.healedAt, m.agentStartedAt), m.lastFault(now))) > callBound
+	if !isQuiet || o.cost.reads == nil {
+		o.cost = certificateCost{reads: map[string][]time.Time{}, needs: map[string]int{}}
+	}
+	if !isQuiet {
+		return nil
+	}
+	switch r := request.(type) {
+	case *api.MakeKey:
+		o.cost.keys++
+		if most := o.cost.creations + o.needs(m, ""); o.cost.keys > most {
+			return findingf("%d keys were asked for, and %d are needed at most", o.cost.keys, most)
+		}
+	case *api.CreateObject:
+		created := r.Object.CertificateRequest
+		o.cost.creations++
+		for _, other := range o.ofSource[sourceOf(created)] {
+			if other.name == created.Name && now.Sub(other.createdAt) > quietBound {
+				return findingf("the request %s is created again", created.Name)
+			}
+		}
+	case *api.GetObject:
+		return o.checkRead(m, now, r.Namespace+"/"+r.Name)
+	}
+	return nil
+}
+
+// checkRead counts a read of an account. An agent that pulls images with tokens reads it for them,
+// too.
+func (o *certificateModel) checkRead(m *model, now time.Time, account string) *finding {
+	if m.opts.UserAnnotation != "" {
+		return nil
+	}
+	reads := append(o.cost.reads[account], now)
+	for now.Sub(reads[0]) >= accountPeriod {
+		reads = reads[1:]
+	}
+	o.cost.reads[account] = reads
+	if most := o.needs(m, account); len(reads) > most {
+		return findingf("the account %s was read %d times in %v, for %d pods", account, len(reads),
+			accountPeriod, most)
+	}
+	return nil
+}
+
+// needs returns the most that countCertificates has returned since the calls are counted: a pod may
+// have gone meanwhile.
+func (o *certificateModel) needs(m *model, account string) int {
+	o.cost.needs[account] = max(o.cost.needs[account], m.countCertificates(account))
+	return o.cost.needs[account]
+}
+
+// countCertificates returns how many pods with sources podCertificate have an account, and for the
+// account "" how many such sources there are.
+func (m *model) countCertificates(account string) (n int) {
+	for _, p := range m.podsInOrder {
+		if p.spec == nil || account != "" &&
+			p.spec.Namespace+"/"+p.spec.Spec.ServiceAccountName != account {
+			continue
+		}
+		ofPod := 0
+		m.visitCertificates(p, func(string, certificateSource, *v1.PodCertificateProjection) *finding {
+			ofPod++
+			return nil
+		})
+		if account != "" {
+			ofPod = min(ofPod, 1)
+		}
+		n += ofPod
+	}
+	return n
 }
 
 // decodeBundle returns the private key and the certificates of a file, in the format of a

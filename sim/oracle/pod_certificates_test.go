@@ -231,3 +231,48 @@ func TestPodCertificatesAreRenewed(t *testing.T) {
 		})},
 	})
 }
+
+// In quiet times a key is for one request, a request is created once, and a pod reads its account
+// once for all of them.
+func TestCostOfCertificates(t *testing.T) {
+	key := &world.MakeKey{Type: "ED25519"}
+	read := &world.GetObject{Resource: world.ResourceServiceAccounts, Namespace: "ns", Name: "robot"}
+	create := func(name string) *world.CreateObject {
+		return &world.CreateObject{Object: world.Object{CertificateRequest: requestObject(name)}}
+	}
+	type step struct {
+		after   time.Duration
+		request any
+	}
+	for name, test := range map[string]struct {
+		steps []step
+		want  bool // the last one is found
+	}{
+		"one request": {[]step{{0, read}, {0, key}, {0, create("a")}}, false},
+		"the next one": {[]step{{0, read}, {0, key}, {0, create("a")}, {time.Hour, read}, {0, key},
+			{0, create("b")}}, false},
+		"two keys":               {[]step{{0, read}, {0, key}, {time.Hour, key}}, true},
+		"two reads":              {[]step{{0, read}, {58 * time.Second, read}}, true},
+		"two reads in a minute":  {[]step{{0, read}, {time.Minute, read}}, false},
+		"a request is repeated":  {[]step{{time.Minute, create("known")}}, true},
+		"a repetition in flight": {[]step{{time.Second, create("known")}}, false},
+	} {
+		withCertificates(func(c *certificateScript) {
+			c.model.pods["u1"].spec.Spec.ServiceAccountName = "robot"
+			c.model.healedAt = c.now
+			c.now = c.now.Add(callBound + time.Second)
+			c.request("known")
+			var found *finding
+			for _, s := range test.steps {
+				if found != nil {
+					t.Errorf("%s: found early: %v", name, found)
+				}
+				c.now = c.now.Add(s.after)
+				found = c.model.certificates.checkCost(c.model, c.now, s.request)
+			}
+			if (found != nil) != test.want {
+				t.Errorf("%s: found %v", name, found)
+			}
+		})(newScript())
+	}
+}
