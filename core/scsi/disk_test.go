@@ -345,7 +345,7 @@ func TestUseDuringUndo(t *testing.T) {
 		w.complete(w.held[0], w.answer(w.held[0].Body))
 		w.run()
 		state := w.use(useBy("u2", 0, nil))
-		if !state.Ready || w.mounts[w.n.Dir+"/"+rootA] == "" || len(w.sessions) != 1 {
+		if !state.Ready || w.mounts[w.n.Dir+"/iscsi/"+rootA] == "" || len(w.sessions) != 1 {
 			t.Errorf("%s: %+v, %v, %v", call, state, w.mounts, w.sessions)
 		}
 	}
@@ -468,7 +468,7 @@ func TestBlock(t *testing.T) {
 	w.known = []string{"u"}
 	state := w.use(u)
 	root := "volumeDevices/" + rootA
-	if !state.Ready || state.Device != "/dev/sd10" || strings.Contains(w.take(), "MountDevice") {
+	if !state.Ready || state.Device.Path != "/dev/sd10" || strings.Contains(w.take(), "MountDevice") {
 		t.Fatalf("%+v", state)
 	}
 	if !w.release("u") || w.n.Holds("u") || !slices.Contains(w.planned, "u") {
@@ -523,7 +523,7 @@ func TestSearch(t *testing.T) {
 		t.Errorf("calls: %s", calls)
 	}
 	w.after(lateMax)
-	if names := w.n.Names(); len(names) != 1 || names[0] != rootA || w.n.Holds("gone") {
+	if names := w.n.Names(); len(names) != 1 || names[0] != "iscsi/"+rootA || w.n.Holds("gone") {
 		t.Errorf("left: %v, owners: %v", names, w.n.Owners)
 	}
 }
@@ -568,8 +568,8 @@ func TestVolumesInUseOfEarlierAgent(t *testing.T) {
 		t.Errorf("in use: %v", names)
 	}
 	w.cleans = false
-	w.dirs[w.n.Dir] = []world.DirEntry{{Name: "iface-default", Directory: true}}
-	w.dirs[w.n.Dir+"/iface-default"] = []world.DirEntry{{Directory: true,
+	w.dirs[w.n.Dir+"/iscsi"] = []world.DirEntry{{Name: "iface-default", Directory: true}}
+	w.dirs[w.n.Dir+"/iscsi/iface-default"] = []world.DirEntry{{Directory: true,
 		Name: strings.TrimPrefix(rootA, "iface-default/")}}
 	w.run()
 	if names := w.n.VolumesInUse(node); len(names) != 1 || names[0] != named {
@@ -582,8 +582,8 @@ func TestBoundDeviceIsAttached(t *testing.T) {
 	w := newRig(t)
 	w.n.Start(true)
 	w.waits = true
-	root := w.n.Dir + "/volumeDevices"
-	w.dirs[w.n.Dir] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
+	root := w.n.Dir + "/iscsi/volumeDevices"
+	w.dirs[w.n.Dir+"/iscsi"] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
 	w.dirs[root] = []world.DirEntry{{Name: "iface-default", Directory: true}}
 	w.dirs[root+"/iface-default"] = []world.DirEntry{{Directory: true,
 		Name: strings.TrimPrefix(rootA, "iface-default/")}}
@@ -609,7 +609,7 @@ func TestUseAfterFailedUndo(t *testing.T) {
 	w.sessions[0].Host = 7 // whose disks have other names
 	w.take()
 	if state := w.use(useBy("u2", 0, nil)); !state.Ready ||
-		w.mounts[w.n.Dir+"/"+rootA] != "dev/dev/sd70" {
+		w.mounts[w.n.Dir+"/iscsi/"+rootA] != "dev/dev/sd70" {
 		t.Errorf("%+v, %v\n%s", state, w.mounts, w.take())
 	}
 }
