@@ -693,3 +693,71 @@ func TestRoomForDisk(t *testing.T) {
 		t.Errorf("planned: %v", w.planned)
 	}
 }
+
+// What an agent before has written of a disk is read before it is replaced: the sessions that it
+// names are logged out of as well. That agent was killed before the mount.
+func TestEarlierFileIsReadBeforeItIsReplaced(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	at := w.n.Dir + "/iscsi"
+	w.dirs[at] = []world.DirEntry{{Name: "iface-default", Directory: true}}
+	w.dirs[at+"/iface-default"] = []world.DirEntry{{Directory: true,
+		Name: strings.TrimPrefix(rootA, "iface-default/")}}
+	of := useBy("x", 0, func(s *v1.ISCSIVolumeSource) { s.Portals = []string{"10.0.0.2"} }).Source
+	w.files[at+"/"+rootA+"/iscsi.json"] = string(of.encode())
+	w.logIn("10.0.0.2:3260", "default")
+	w.cleans = false
+	w.run()
+	w.take()
+	if state := w.use(useBy("u", 0, nil)); !state.Ready {
+		t.Fatalf("%+v", state)
+	}
+	if !strings.Contains(w.files[at+"/"+rootA+"/iscsi.json"], "10.0.0.2:3260") {
+		t.Errorf("written: %s", w.files[at+"/"+rootA+"/iscsi.json"])
+	}
+	w.cleans = true
+	w.release("u")
+	w.after(lateMax)
+	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
+		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
+	}
+}
+
+// A pod that comes while a disk is logged in to for another one changes nothing of that login.
+func TestLoginGoesOnByItsUse(t *testing.T) {
+	w := newRig(t)
+	w.hold = "--discover"
+	w.use(useBy("u2", 0, nil))
+	if len(w.held) != 1 {
+		t.Fatalf("%d in flight", len(w.held))
+	}
+	w.n.Use(useBy("u1", 0, func(s *v1.ISCSIVolumeSource) { // the first one by its name
+		s.DiscoveryCHAPAuth, s.SecretRef = true, &v1.LocalObjectReference{Name: "chap"}
+	}), w.now)
+	w.hold = ""
+	w.take()
+	w.complete(w.held[0], w.answer(w.held[0].Body))
+	w.run()
+	if calls := w.take(); strings.Contains(calls, "CHAP") || !strings.Contains(calls, "MountDevice") {
+		t.Errorf("calls: %s", calls)
+	}
+}
+
+// Volumes that share an interface record remove it once, with the last of them.
+func TestSharedIfaceRecord(t *testing.T) {
+	w := newRig(t)
+	own := func(s *v1.ISCSIVolumeSource) {
+		name := "iqn.2026-11.test:own"
+		s.InitiatorName = &name
+	}
+	w.use(useBy("u1", 0, own))
+	w.use(useBy("u2", 1, own))
+	w.take()
+	const removed = "-m iface -I 10.0.0.1:3260:v -o delete"
+	if w.release("u1"); strings.Contains(w.take(), removed) {
+		t.Error("removed under another volume")
+	}
+	if w.release("u2"); strings.Count(w.take(), removed) != 1 {
+		t.Error("not removed")
+	}
+}
