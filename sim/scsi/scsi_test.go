@@ -167,3 +167,21 @@ func TestTroubles(t *testing.T) {
 		t.Error("the target is still gone")
 	}
 }
+
+// The path of a disk that has gone is that of the next one, under another sequence number.
+func TestPathsAreUsedAgain(t *testing.T) {
+	w := newNetwork(t, oneTarget())
+	w.run(discover)
+	w.run(node + "--login")
+	host := w.find()[0].Host
+	w.do(&world.ScanSCSIHost{Host: host, LUN: 1})
+	before := w.find()[0].Device
+	w.do(&world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 1}})
+	w.do(&world.ScanSCSIHost{Host: host, LUN: 2})
+	w.do(&world.ScanSCSIHost{Host: host, LUN: 1})
+	unit := world.LogicalUnit{Target: target, LUN: 2}
+	now := w.do(&world.FindSCSIDisks{Unit: unit}).Body.(*world.SCSIDisksFound).Paths[0].Device
+	if now.Path != before.Path || now.Sequence == before.Sequence || w.find()[0].Device == before {
+		t.Errorf("%+v, then %+v", before, now)
+	}
+}
