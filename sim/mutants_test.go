@@ -3412,34 +3412,11 @@ var mutants = []mutant{
 		scenario: "iscsi", seeds: "1-40",
 	},
 	{
-		// Only names of devices that are used again show it: a mount that comes late, or after the disk
-		// has gone, mounts the disk that has its name by then.
-		name:     "a disk is mounted by its name whichever disk has that by now",
-		file:     "core/scsi/attach.go",
-		old:      "Sequence: device.Sequence, Path: n.path(d),",
-		new:      "Sequence: 0 * device.Sequence, Path: n.path(d),",
-		scenario: "iscsi", seeds: "1-100",
-	},
-	{
-		name:     "a fibre channel disk is not looked for after a scan, which may bring it back",
-		file:     "core/scsi/attach.go",
-		old:      "append(d.ScannedHosts, host), now.Add(disksWait)",
-		new:      "append(d.ScannedHosts, host), time.Time{}",
-		scenario: "fc", seeds: "1-100",
-	},
-	{
 		name:     "a fibre channel disk of the agent before is not known by its directory",
 		file:     "core/scsi/search.go",
 		old:      "n.Search.Dirs = []string{iscsiDir, fcDir}",
 		new:      "n.Search.Dirs = []string{iscsiDir}",
 		scenario: "fc", seeds: "1-40",
-	},
-	{
-		name:     "a fibre channel disk goes although another volume is the same disk",
-		file:     "core/scsi/fc.go",
-		old:      "return x.LUN == y.LUN && share(x.WWNs, y.WWNs) || share(x.WWIDs, y.WWIDs)",
-		new:      "return false && share(x.WWNs, y.WWNs) || share(x.WWIDs, y.WWIDs)",
-		scenario: "fc", seeds: "1-100",
 	},
 	{
 		name:     "the hosts are not scanned for a fibre channel disk",
