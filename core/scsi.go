@@ -13,7 +13,7 @@ import (
 	"seedlet.dev/world"
 )
 
-// Volumes of the kind iscsi, and what connects their disks with pods and the Node.
+// Volumes of the kinds iscsi and fc, and what connects their disks with pods and the Node.
 
 // scsiEnv returns the input of the plans of disks.
 func (a *Agent) scsiEnv() *scsi.Env {

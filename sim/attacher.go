@@ -53,7 +53,7 @@ type attachment struct {
 
 // startAttacher starts the controllers, if a plan has volumes that they may attach.
 func (r *run) startAttacher() {
-	if !r.plan.HasCSIDriver("") && !r.plan.HasISCSI() {
+	if !r.plan.HasCSIDriver("") && !r.plan.HasDisks() {
 		return
 	}
 	r.attacher = attacher{attachAt: map[string]time.Time{}, unwanted: map[string]time.Time{},

@@ -134,7 +134,8 @@ func (r *run) bootAgent() {
 		BootID: fmt.Sprint("boot-", r.reboots+1), Uptime: r.uptime(), Hostname: plan.NodeName,
 		CPUs: machine.CPUs, MemoryBytes: machine.MemoryBytes, Addresses: machine.Addresses,
 		Machine: machine.Machine, SetAside: r.setAside(r.agenda.Now()),
-		HasSCSIVolumes: r.disk.Exists(plan.RootDir + "/plugins/kubernetes.io/iscsi"),
+		HasSCSIVolumes: r.disk.Exists(plan.RootDir+"/plugins/kubernetes.io/iscsi") ||
+			r.disk.Exists(plan.RootDir+"/plugins/kubernetes.io/fc"),
 	}})
 	if offset := r.clocks.date.at(r.agenda.Now()); offset != 0 {
 		r.deliver(world.Event{Body: &world.ClockStepped{Offset: offset}})

@@ -15,8 +15,9 @@ import (
 	"seedlet.dev/world"
 )
 
-// What the cluster does for volumes of the kind iscsi: their provisioner, and the attach/detach
-// controller, which does nothing to attach one, and names it in the status of the Node.
+// What the cluster does for volumes of the kinds iscsi and fc: their provisioners, and the
+// attach/detach controller, which does nothing to attach one, and names it in the status of the
+// Node.
 
 // provisionISCSI gives a claim a disk of its own, of the targets in turns, and reports whether
 // there are any. It may have a file system already, so that a pod which only reads can have it
@@ -59,13 +60,20 @@ type diskAttachments struct {
 	made     int
 }
 
-// diskNameOf returns the name of a volume of the kind iscsi in the status of the Node; empty for
-// any other volume, and while its claim has none.
+// diskNameOf returns the name of a volume of the kind iscsi or fc in the status of the Node; empty
+// for any other volume, and while its claim has none.
 func (r *run) diskNameOf(pod *v1.Pod, v *v1.Volume) v1.UniqueVolumeName {
 	portal, target, lun := "", "", int32(0)
+	pv, _ := r.volumeOf(pod, v)
+	switch {
+	case v.FC != nil:
+		return fcNameOf(v.FC)
+	case pv != nil && pv.Spec.FC != nil:
+		return fcNameOf(pv.Spec.FC)
+	}
 	if v.ISCSI != nil {
 		portal, target, lun = v.ISCSI.TargetPortal, v.ISCSI.IQN, v.ISCSI.Lun
-	} else if pv, _ := r.volumeOf(pod, v); pv != nil && pv.Spec.ISCSI != nil {
+	} else if pv != nil && pv.Spec.ISCSI != nil {
 		portal, target, lun = pv.Spec.ISCSI.TargetPortal, pv.Spec.ISCSI.IQN, pv.Spec.ISCSI.Lun
 	}
 	if target == "" {
@@ -77,7 +85,7 @@ func (r *run) diskNameOf(pod *v1.Pod, v *v1.Volume) v1.UniqueVolumeName {
 // attachedDisks returns the disks that the Node is to name as attached: those that pods need, some
 // time after they came, and those that the Node says are in use.
 func (r *run) attachedDisks(node *v1.Node) (list []v1.AttachedVolume) {
-	if !r.plan.HasISCSI() {
+	if !r.plan.HasDisks() {
 		return nil
 	}
 	d, now := &r.attacher.disks, r.agenda.Now()

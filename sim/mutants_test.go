@@ -3412,6 +3412,20 @@ var mutants = []mutant{
 		scenario: "iscsi", seeds: "1-40",
 	},
 	{
+		name:     "a fibre channel disk of the agent before is not known by its directory",
+		file:     "core/scsi/search.go",
+		old:      "n.Search.Dirs = []string{iscsiDir, fcDir}",
+		new:      "n.Search.Dirs = []string{iscsiDir}",
+		scenario: "fc", seeds: "1-40",
+	},
+	{
+		name:     "the hosts are not scanned for a fibre channel disk",
+		file:     "core/scsi/fc.go",
+		old:      "case !isJoined && !slices.Contains(s.Scanned, allHosts):",
+		new:      "case false && !isJoined && !slices.Contains(s.Scanned, allHosts):",
+		scenario: "fc", seeds: "1-20",
+	},
+	{
 		name:     "the device of a disk is taken from a pod that ends before its containers",
 		file:     "core/scsi/block.go",
 		old:      "return !b.Released && (!env.CleansUp || env.IsKnownPod(uid))",

@@ -317,7 +317,7 @@ func (r *run) connectPorts(images imageRegistry) {
 	})
 	r.initiator = scsi.New(scsi.Options{
 		Agenda: r.agenda.Actor("initiator"), Truth: r.truth, Seed: seed, Faults: calls, Disk: r.disk,
-		Plan: r.plan.ISCSI, Beginning: r.plan.Beginning(),
+		Plan: r.plan.ISCSI, FC: r.plan.FC, Beginning: r.plan.Beginning(),
 	})
 	r.providers = r.newProviders(calls)
 	r.marks.Connect(r.runtime, r.disk, r.host, r.network, r.plugins, r.drivers, r.initiator,

@@ -33,6 +33,7 @@ type volumeControllers struct {
 	// resizeAt is when the next step of the expansion of a claim is taken, by the claim's UID.
 	resizeAt map[string]time.Time
 	iscsi    int // volumes of the kind iscsi, so far
+	fc       int // the same of fc
 }
 
 // startVolumeControllers starts the controllers, if a plan has claims.
@@ -201,6 +202,10 @@ func (r *run) provision(claim *v1.PersistentVolumeClaim, name string) {
 	case classNFS:
 		spec.NFS = &v1.NFSVolumeSource{Server: plan.NFSServer, Path: "/" + claim.Name}
 		spec.MountOptions = []string{"hard", "vers=4.2"}
+	case plan.FCClass:
+		if !r.provisionFC(&spec, len(claim.OwnerReferences) == 0) {
+			return
+		}
 	case plan.ISCSIClass:
 		if !r.provisionISCSI(&spec, len(claim.OwnerReferences) == 0) {
 			return

@@ -267,6 +267,9 @@ type BindMount struct {
 	Path     string   `json:"path"`
 	ReadOnly bool     `json:"readOnly,omitempty"`
 	Options  []string `json:"options,omitempty"` // mount options, as the command mount has them
+	// Sequence, if it is not zero, is that of a block device (BlockDevice): another one that has its
+	// path by now is refused, with KindNotFound.
+	Sequence uint64 `json:"sequence,omitempty"`
 	// SourceMounted refuses a source at which nothing is mounted, with KindNotFound.
 	SourceMounted bool `json:"sourceMounted,omitempty"`
 	// Among is a directory: the mounts of the source below it are looked for. Empty: they are not.
@@ -290,6 +293,7 @@ type Mounted struct {
 // system that is mounted at the path already stays. It completes with Done.
 type MountDevice struct {
 	Device   string   `json:"device"`
+	Sequence uint64   `json:"sequence,omitempty"` // of the device, as in BindMount
 	Path     string   `json:"path"`
 	FSType   string   `json:"fsType"`
 	ReadOnly bool     `json:"readOnly,omitempty"`

@@ -30,8 +30,8 @@ type Boot struct {
 	Machine       Machine  `json:"machine"`
 	// SetAside are the pods over which earlier incarnations have panicked of late.
 	SetAside []PodSetAside `json:"setAside,omitempty"`
-	// HasSCSIVolumes is set if an agent, or a kubelet, has ever set up a volume of the kind iscsi on
-	// the machine, so that some may be left.
+	// HasSCSIVolumes is set if an agent, or a kubelet, has ever set up a volume of the kind iscsi or
+	// fc on the machine, so that some may be left.
 	HasSCSIVolumes bool `json:"hasSCSIVolumes,omitempty"`
 }
 

@@ -46,7 +46,7 @@ var releasingCalls = map[string]bool{
 	"StopContainer": true, "StopPodSandbox": true, "RemoveContainer": true, "RemovePodSandbox": true,
 	"Unmount": true, "RemoveTree": true, "RemoveCgroup": true, "UnpublishVolume": true,
 	"ReleaseDevice": true,
-	"UnstageVolume": true, "RemoveISCSIDisks": true,
+	"UnstageVolume": true, "RemoveSCSIDisks": true,
 }
 
 // Owner is the component, and the item within it, that handles the completion of an operation.

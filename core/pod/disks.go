@@ -5,8 +5,8 @@ import (
 	"seedlet.dev/core/volume"
 )
 
-// The disks of the pod's volumes of the kind iscsi. Package scsi has their facts, as pods share
-// them; the pod declares which it needs, and takes that back when it has ended.
+// The disks of the pod's volumes of the kinds iscsi and fc. Package scsi has their facts, as pods
+// share them; the pod declares which it needs, and takes that back when it has ended.
 
 // Disks is where a pod finds these disks.
 type Disks struct {
@@ -38,5 +38,7 @@ func (p *Pod) releaseDisks(env *Env, hasUnmounted bool) (waits bool) {
 	for _, name := range changed {
 		env.Disks.Enqueue(name)
 	}
-	return held && (p.Spec == nil || p.Storage.Volumes.MayHaveDevice(p.Spec, volume.ISCSIPlugin))
+	vs := &p.Storage.Volumes
+	return held && (p.Spec == nil || vs.MayHaveDevice(p.Spec, volume.ISCSIPlugin) ||
+		vs.MayHaveDevice(p.Spec, volume.FCPlugin))
 }

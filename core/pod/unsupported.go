@@ -72,7 +72,7 @@ func inVolume(v *v1.Volume) string {
 	switch {
 	case v.HostPath != nil, v.EmptyDir != nil, v.Image != nil, v.ConfigMap != nil, v.Secret != nil,
 		v.PersistentVolumeClaim != nil, v.Ephemeral != nil, v.NFS != nil, v.CSI != nil,
-		v.DownwardAPI != nil, v.Projected != nil, v.ISCSI != nil:
+		v.DownwardAPI != nil, v.Projected != nil, v.ISCSI != nil, v.FC != nil:
 		return ""
 	case v.AWSElasticBlockStore != nil, v.GCEPersistentDisk != nil, v.AzureDisk != nil,
 		v.AzureFile != nil, v.Cinder != nil, v.VsphereVolume != nil, v.PortworxVolume != nil:

@@ -79,7 +79,8 @@ func TestUnsupportedVolumes(t *testing.T) {
 		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, ""},
 		{v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}, ""},
 		{v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}, ""},
-		{v1.VolumeSource{FC: &v1.FCVolumeSource{}}, "spec.volumes[0] (v)"},
+		{v1.VolumeSource{FC: &v1.FCVolumeSource{}}, ""},
+		{v1.VolumeSource{}, "spec.volumes[0] (v)"},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 			Sources: []v1.VolumeProjection{fields}}}, ""},
 		{v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
@@ -101,8 +102,7 @@ func TestManyUnsupportedFields(t *testing.T) {
 	pod := spec(v1.RestartPolicyAlways, "", "c0")
 	pod.Spec.Volumes = make([]v1.Volume, 1000)
 	for i := range pod.Spec.Volumes {
-		pod.Spec.Volumes[i] = v1.Volume{Name: "v",
-			VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{}}}
+		pod.Spec.Volumes[i] = v1.Volume{Name: "v"} // of no kind
 	}
 	if found := UnsupportedFields(pod, false); len(found) != unsupportedMax ||
 		found[9] != "spec.volumes[9] (v)" {

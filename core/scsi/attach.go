@@ -20,11 +20,13 @@ type Setup struct {
 	TableSeen bool `json:"tableSeen,omitempty"` // whether it is mounted was looked at
 	DirMade   bool `json:"dirMade,omitempty"`
 	// Sessions are those with the target, once that is known.
-	Known    bool                 `json:"known,omitempty"`
-	Sessions []world.ISCSISession `json:"sessions,omitempty"`
+	Known    bool             `json:"known,omitempty"`
+	Sessions []world.SCSIPath `json:"sessions,omitempty"`
 	// Portal is the one that is being logged in to, and Step its next command.
+	// User is the use by which it is: all commands of a login are those of one pod.
 	Portal string `json:"portal,omitempty"`
 	Step   int    `json:"step,omitempty"`
+	User   string `json:"user,omitempty"`
 	// Cleanup is the command that takes back what the commands before a failure have made.
 	Cleanup []string `json:"cleanup,omitempty"`
 	// Iface is what the interface of the disk itself has, as the one that it is made after; it is
@@ -46,7 +48,7 @@ type Setup struct {
 	MultipathUntil time.Time `json:"multipathUntil,omitzero"`
 	NextLook       time.Time `json:"nextLook,omitzero"`
 
-	Device   string            `json:"device,omitempty"` // the disk, once it is there
+	Device   world.BlockDevice `json:"device,omitzero"` // the disk, once it is there
 	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 	// FailedStep is the step of a kubelet that has failed last; empty: WaitForAttach.
 	FailedStep string `json:"failedStep,omitempty"`
@@ -98,6 +100,9 @@ func (n *Node) setUp(d *Disk, env *Env) time.Time {
 		d.issue(subjectSetup, fsTimeout, &world.ListMounts{Path: n.path(d)}, env)
 	case !d.isAttached(u, env):
 		env.ReportsInUse()
+	case !d.Source.IsFC && !d.Written && !d.DataRead && d.MayExist && !s.DirMade:
+		// It may name portals that the pod does not, and is about to be replaced.
+		d.readData(n.path(d), subjectSetup, env)
 	case !d.Written && !s.DirMade:
 		d.MayExist = true
 		d.issue(subjectSetup, fsTimeout, &world.MakeDir{Path: n.path(d), Mode: 0o750}, env)
@@ -107,9 +112,12 @@ func (n *Node) setUp(d *Disk, env *Env) time.Time {
 	case s.Cleanup != nil:
 		d.command(s.Portal, &world.RunISCSIAdm{Args: s.Cleanup}, subjectSetup, env)
 	case !s.Known:
-		if !slices.ContainsFunc(d.Source.Portals, func(p string) bool { return n.isBusy(d, p) }) {
+		if !slices.ContainsFunc(append([]string{allSessions}, d.Source.Portals...),
+			func(p string) bool { return n.isBusy(d, p) }) {
 			n.find(d, subjectSetup, env) // else the end of that operation has this disk planned
 		}
+	case d.Source.IsFC:
+		return n.connectFC(d, u, env)
 	default:
 		return n.connect(d, u, env)
 	}
@@ -131,8 +139,7 @@ func (d *Disk) isAttached(u *Use, env *Env) bool {
 
 func (n *Node) find(d *Disk, subject string, env *Env) {
 	d.Outdated = false
-	d.issue(subject, fsTimeout, &world.FindISCSIDisks{Target: d.Source.Target, LUN: d.Source.LUN},
-		env)
+	d.issue(subject, fsTimeout, &world.FindSCSIDisks{Unit: d.Source.unit()}, env)
 }
 
 // command runs a command about the session of a portal.
@@ -148,7 +155,7 @@ const allSessions = "all"
 // is in flight for another disk of the same target.
 func (n *Node) isBusy(d *Disk, portal string) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o != d && o.Op != 0 && o.Source.Target == d.Source.Target &&
+		if o != d && o.Op != 0 && o.Source.sharesTarget(&d.Source) &&
 			(o.Session == allSessions || o.Session != "" && samePortal(o.Session, portal) &&
 				o.Source.Iface == d.Source.Iface) {
 			return true
@@ -158,7 +165,7 @@ func (n *Node) isBusy(d *Disk, portal string) bool {
 }
 
 // sessionOf returns the session of a portal; nil if there is none.
-func sessionOf(s *Source, portal string, sessions []world.ISCSISession) *world.ISCSISession {
+func sessionOf(s *Source, portal string, sessions []world.SCSIPath) *world.SCSIPath {
 	for i := range sessions {
 		is := &sessions[i]
 		if (is.Iface == "" || is.Iface == s.Iface) &&
@@ -172,7 +179,7 @@ func sessionOf(s *Source, portal string, sessions []world.ISCSISession) *world.I
 // connect takes the next step from what the kernel has to a disk of it.
 func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
-	var found []*world.ISCSISession
+	var found []*world.SCSIPath
 	isMissing := false
 	for _, portal := range u.Source.Portals {
 		session := sessionOf(&d.Source, portal, s.Sessions)
@@ -182,14 +189,14 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 		case session == nil && s.Failed[portal] == "":
 			return n.logIn(d, u, portal, env)
 		case session == nil:
-		case session.Device != "":
+		case session.Device.Path != "":
 			found = append(found, session)
 		case !slices.Contains(s.Scanned, session.Host):
 			if s.DisksUntil.IsZero() {
 				s.DisksUntil = now.Add(disksWait)
 			}
 			s.Scanned = append(s.Scanned, session.Host)
-			d.ScanUntil = now.Add(disksWait)
+			d.noteScan(session.Host, now)
 			d.issue(subjectSetup, fsTimeout, &world.ScanSCSIHost{Host: session.Host, LUN: d.Source.LUN},
 				env)
 			return time.Time{}
@@ -216,6 +223,15 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 	return n.useDisk(d, u, found, env)
 }
 
+// noteScan notes that the disk may appear for a while, by each of the scans of a host.
+func (d *Disk) noteScan(host int, now time.Time) {
+	if !now.Before(d.ScanUntil) {
+		d.ScannedHosts, d.Rescanned = nil, false
+	}
+	d.Rescanned = d.Rescanned || slices.Contains(d.ScannedHosts, host)
+	d.ScannedHosts, d.ScanUntil = append(d.ScannedHosts, host), now.Add(disksWait)
+}
+
 // isEnough reports whether a disk with missing paths is used with those that there are.
 func (s *Setup) isEnough(found int) bool {
 	return found > 1 && s.Rounds+1 >= roundsOfTwo || s.Rounds+1 >= roundsMax
@@ -231,19 +247,19 @@ func (s *Setup) look(now time.Time) time.Time {
 }
 
 // useDisk mounts a disk that is there, or has pods get it.
-func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) time.Time {
+func (n *Node) useDisk(d *Disk, u *Use, found []*world.SCSIPath, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
-	if len(found) == len(u.Source.Portals) {
+	if len(found) == len(u.Source.Portals) && !d.Rescanned {
 		d.ScanUntil = time.Time{}
 	}
-	device := ""
+	device := world.BlockDevice{}
 	for _, session := range found {
-		if session.Multipath != "" {
+		if session.Multipath.Path != "" {
 			device = session.Multipath
 			break
 		}
 	}
-	if device == "" && len(u.Source.Portals) > 1 {
+	if device.Path == "" && len(found)+len(u.Source.Portals)+len(u.Source.WWNs) > 2 {
 		if s.MultipathUntil.IsZero() {
 			s.MultipathUntil = now.Add(multipathWait)
 		}
@@ -251,7 +267,7 @@ func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) t
 			return s.look(now)
 		}
 	}
-	if device == "" {
+	if device.Path == "" {
 		device = found[0].Device
 	}
 	if d.Block {
@@ -262,8 +278,9 @@ func (n *Node) useDisk(d *Disk, u *Use, found []*world.ISCSISession, env *Env) t
 		return time.Time{}
 	}
 	d.Mounted = Uncertain
-	d.issueAt(n.path(d), subjectSetup, &world.MountDevice{Device: device, Path: n.path(d),
-		FSType: u.FSType, ReadOnly: u.ReadOnly, Options: u.Options}, env)
+	d.issueAt(n.path(d), subjectSetup, &world.MountDevice{Device: device.Path,
+		Sequence: device.Sequence, Path: n.path(d), FSType: u.FSType, ReadOnly: u.ReadOnly,
+		Options: u.Options}, env)
 	return time.Time{}
 }
 
@@ -282,8 +299,8 @@ func (n *Node) logIn(d *Disk, u *Use, portal string, env *Env) time.Time {
 	case !known:
 		return time.Time{}
 	}
-	if s.Portal != portal {
-		s.Portal, s.Step = portal, 0
+	if s.Portal != portal || s.User != u.target() {
+		s.Portal, s.Step, s.User = portal, 0, u.target()
 	}
 	all := d.commands(u, secret)
 	for all[s.Step].isSecret && all[s.Step].password == "" {
@@ -302,10 +319,14 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		n.handleCommand(d, ev, env)
 		return
 	}
-	if r.Call == "ScanSCSIHost" { // the disk appears after it; if it has failed, perhaps not
+	if r.Call == "ScanSCSIHost" || r.Call == "ScanSCSIHosts" {
+		// The disk appears after it; if it has failed, perhaps not.
 		s.Known, s.DisksUntil = false, timer.Later(s.DisksUntil, ev.Time.Add(disksWait))
 		d.ScanUntil = ev.Time.Add(disksWait)
 		return
+	}
+	if ev.Err.Has(world.KindNotFound) && r.Call == "ReadFiles" {
+		ev.Err = nil
 	}
 	if ev.Err != nil {
 		step := "WaitForAttach"
@@ -321,14 +342,16 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		if slices.ContainsFunc(body.Mounts, func(m world.Mount) bool { return m.Path == n.path(d) }) {
 			d.MayExist, d.Mounted = true, Done
 		}
-	case *world.ISCSIDisksFound:
-		s.Known, s.Sessions = !d.Outdated, body.Sessions
+	case *world.SCSIDisksFound:
+		s.Known, s.Sessions = !d.Outdated, body.Paths
 	default:
 		switch r.Call {
 		case "MakeDir":
-			s.DirMade = true
+			s.DirMade, d.Written = true, d.Written || d.Source.IsFC
+		case "ReadFiles":
+			d.applyData(ev)
 		case "WriteFile":
-			d.Written = true
+			d.Written, d.DataRead = true, true
 		case "MountDevice":
 			d.Mounted, s.Attempts, s.FailedStep = Done, volumeop.Attempts{}, ""
 		}
@@ -338,7 +361,7 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 // failSetup begins the back-off after a failure. What there is has to be looked at again.
 func (d *Disk) failSetup(step, problem string, env *Env) {
 	if d.Setup.Attempts.Fail(env.Effects.Now(), problem); d.Setup.Attempts.Failures == 1 {
-		env.Effects.Log(world.LevelWarning, "Failed to set up an iSCSI disk", "disk", d.Name, "err",
+		env.Effects.Log(world.LevelWarning, "Failed to set up a disk", "disk", d.Name, "err",
 			d.Setup.Attempts.Problem)
 	}
 	d.Setup.FailedStep = step
@@ -369,7 +392,7 @@ func (n *Node) handleCommand(d *Disk, ev world.Event, env *Env) {
 	case s.Portal == "": // looked at again meanwhile
 		s.Known = false
 	case s.Cleanup != nil:
-		s.Cleanup, s.Portal = nil, ""
+		s.Cleanup, s.Portal, s.User = nil, "", ""
 	default:
 		d.endCommand(ran, env)
 	}
@@ -389,21 +412,19 @@ func (d *Disk) failPortal(problem string, cleanup []string) {
 	}
 	s.Last, s.Cleanup, s.Step = problem, cleanup, 0
 	if cleanup == nil {
-		s.Portal = ""
+		s.Portal, s.User = "", ""
 	}
 }
 
 // endCommand goes on after a command of a login that has ended.
 func (d *Disk) endCommand(ran *world.ISCSIAdmRan, env *Env) {
 	s := &d.Setup
-	var all []command
-	if len(d.Uses) > 0 {
-		all = d.commands(d.firstUse(), nil)
-	}
-	if s.Step >= len(all) { // the pod has gone, or another use is the first one
+	u := d.Uses[s.User]
+	if u == nil { // the pod has gone
 		s.restart()
 		return
 	}
+	all := d.commands(u, nil)
 	c := all[s.Step]
 	if ran.ExitCode != 0 && !c.mayFail && !slices.Contains(c.accepted, ran.ExitCode) {
 		problem := fmt.Sprintf("iscsi: %s: iscsiadm has failed with exit code %d: %s", c.failure,
@@ -427,5 +448,5 @@ func (d *Disk) endCommand(ran *world.ISCSIAdmRan, env *Env) {
 		return
 	}
 	s.LoggedIn = append(s.LoggedIn, s.Portal)
-	s.Portal, s.Step, s.Known = "", 0, false
+	s.Portal, s.User, s.Step, s.Known = "", "", 0, false
 }

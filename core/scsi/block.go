@@ -13,8 +13,8 @@ import (
 // Devices of disks of volumeMode Block. Their files are those of a kubelet (MapBlockVolume in
 // pkg/volume/util), below the directory of the disk and that of the pod:
 //
-//	volumeDevices/iface-IFACE/PORTAL-TARGET-lun-LUN/UID  the device is bound here, and kept open
-//	pods/UID/volumeDevices/kubernetes.io~iscsi/PV        a link to it, which the runtime gets
+//	DISK/UID                                       the device is bound here, and kept open
+//	pods/UID/volumeDevices/kubernetes.io~iscsi/PV  a link to it, which the runtime gets
 //
 // A pod sets its devices up itself (package volume). They are taken from it here, as those of local
 // volumes are by package devicemount: the agent that ends the pod may not be the one that has
@@ -59,7 +59,7 @@ func (n *Node) planBound(d *Disk, env *Env, wake *time.Time) bool {
 		at := n.path(d) + "/" + uid
 		body := [removalSteps]any{
 			// All of the pod's links: it has released all its devices.
-			&world.RemoveTree{Path: linksDir(n.PodsDir + "/" + uid)},
+			&world.RemoveTree{Path: linksDir(n.PodsDir+"/"+uid, &d.Source)},
 			&world.ReleaseDevice{Path: at}, &world.Unmount{Path: at}, &world.RemoveTree{Path: at},
 		}[b.Removal.StepsDone]
 		d.Op = env.Effects.IssueFor(cmp.Or(uid, d.User), DiskKey(d.Name), subjectBound+"/"+uid, fsTimeout,
@@ -91,7 +91,7 @@ func (n *Node) handleBound(d *Disk, uid string, ev world.Event, env *Env) {
 	case ev.Err != nil:
 		b.Removal.StepsDone = 0
 		if b.Removal.Attempts.Fail(ev.Time, ev.Err.Message); b.Removal.Attempts.Failures == 1 {
-			env.Effects.Log(world.LevelWarning, "Failed to take an iSCSI device from a pod", "podUID", uid,
+			env.Effects.Log(world.LevelWarning, "Failed to take a device from a pod", "podUID", uid,
 				"disk", d.Name, "err", ev.Err.Message)
 		}
 	case n.isNeeded(uid, b, env): // by a pod that has come back meanwhile

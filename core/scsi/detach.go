@@ -18,11 +18,10 @@ import (
 // Undo is how far a disk is undone since the last failure.
 type Undo struct {
 	TableSeen bool `json:"tableSeen,omitempty"` // nothing of it is mounted for a pod
-	DataRead  bool `json:"dataRead,omitempty"`  // what an earlier agent has written of it
 	// Sessions are those with the target, once that is known.
-	Known    bool                 `json:"known,omitempty"`
-	Sessions []world.ISCSISession `json:"sessions,omitempty"`
-	LookedAt time.Time            `json:"lookedAt,omitzero"` // when that was asked for
+	Known    bool             `json:"known,omitempty"`
+	Sessions []world.SCSIPath `json:"sessions,omitempty"`
+	LookedAt time.Time        `json:"lookedAt,omitzero"` // when that was asked for
 	// Free is set once the mount table of the node was looked at after the unmount: nothing has the
 	// disk mounted. Busy are the hosts of sessions of which something else is.
 	Free    bool  `json:"free,omitempty"`
@@ -50,16 +49,14 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: n.RootDir}, env)
 	case d.Mounted != "":
 		d.issueAt(at, subjectUndo, &world.Unmount{Path: at}, env)
-	case !d.Written && !u.DataRead:
-		// Only where nothing is mounted: what is in the disk is written by pods.
-		d.issue(subjectUndo, fsTimeout, &world.ReadFiles{Path: at + "/" + dataFile, FilesMax: 1,
-			BytesMax: dataMax}, env)
+	case !d.Source.IsFC && !d.Written && !d.DataRead:
+		d.readData(at, subjectUndo, env)
 	case !u.Known:
 		n.find(d, subjectUndo, env)
 	case !u.Free:
 		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: "/"}, env)
 	case !u.Removed && n.hasUnknownSharer(d): // the sessions are looked at again then
-		d.Undo = Undo{TableSeen: true, DataRead: u.DataRead, Attempts: u.Attempts}
+		d.Undo = Undo{TableSeen: true, Attempts: u.Attempts}
 		d.Undo.Attempts.NotBefore = env.Effects.Now().Add(listedPeriod)
 		return d.Undo.Attempts.NotBefore
 	case !u.Removed:
@@ -68,29 +65,50 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 			return n.undo(d, env)
 		}
 		d.Session = allSessions
-		d.issue(subjectUndo, removalTimeout, &world.RemoveISCSIDisks{Target: d.Source.Target,
-			LUN: d.Source.LUN}, env)
+		d.issue(subjectUndo, removalTimeout, &world.RemoveSCSIDisks{Unit: d.Source.unit()},
+			env)
 	case u.Portals < len(d.Source.Portals):
 		return n.logOut(d, env)
 	case u.LookedAt.Before(timer.Later(d.LateUntil, d.ScanUntil)):
 		// A session or a disk may still appear: all is looked at again then.
-		d.Undo = Undo{DataRead: u.DataRead,
-			Attempts: volumeop.Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
+		d.Undo = Undo{Attempts: volumeop.Attempts{NotBefore: timer.Later(d.LateUntil, d.ScanUntil)}}
 		return d.Undo.Attempts.NotBefore
 	case !u.IfaceGone && d.Source.hasOwnIface():
+		if n.sharesIface(d) {
+			u.IfaceGone = true
+			return n.undo(d, env)
+		}
 		d.command("", &world.RunISCSIAdm{Args: []string{"-m", "iface", "-I", d.Source.Iface, "-o",
 			"delete"}}, subjectUndo, env)
 	default:
-		d.Written, u.DataRead = false, true // also if it fails
+		d.Written, d.DataRead = false, true // also if it fails
 		d.issue(subjectUndo, fsTimeout, &world.RemoveTree{Path: at}, env)
 	}
 	return time.Time{}
 }
 
-// hasDisk reports whether the kernel has the disk.
+// readData reads what an earlier agent has written of a disk. Only where nothing is mounted: what
+// is in the disk is written by pods.
+func (d *Disk) readData(at, subject string, env *Env) {
+	d.issue(subject, fsTimeout, &world.ReadFiles{Path: at + "/" + dataFile, FilesMax: 1,
+		BytesMax: dataMax}, env)
+}
+
+// sharesIface reports whether another disk needs the interface of a disk: inline volumes of one
+// name and portal have the same. Of disks that are undone together the last one removes it.
+func (n *Node) sharesIface(d *Disk) bool {
+	for _, o := range n.Disks { //ordered: whether there is one
+		if o != d && o.MayExist && o.Source.Iface == d.Source.Iface && !o.Undo.IfaceGone {
+			return true
+		}
+	}
+	return false
+}
+
+// hasDisk reports whether the kernel has the disk, be it without a block device.
 func (d *Disk) hasDisk() bool {
-	return slices.ContainsFunc(d.Undo.Sessions, func(s world.ISCSISession) bool {
-		return s.Device != ""
+	return slices.ContainsFunc(d.Undo.Sessions, func(s world.SCSIPath) bool {
+		return s.Present
 	})
 }
 
@@ -98,7 +116,7 @@ func (d *Disk) hasDisk() bool {
 // in another mode. One that is undone as well may have left it to this one.
 func (n *Node) hasSameDisk(d *Disk) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o != d && o.Source.Target == d.Source.Target && o.Source.LUN == d.Source.LUN &&
+		if o != d && o.Source.sharesTarget(&d.Source) && o.Source.LUN == d.Source.LUN &&
 			o.MayExist && !o.Undo.Removed {
 			return true
 		}
@@ -110,7 +128,7 @@ func (n *Node) hasSameDisk(d *Disk) bool {
 // portal is known yet: its file is read once nothing is mounted there, or a pod says what it is.
 func (n *Node) hasUnknownSharer(d *Disk) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o != d && o.Source.Target == d.Source.Target && o.Found && !o.Undo.DataRead {
+		if o != d && !o.Source.IsFC && o.Source.sharesTarget(&d.Source) && o.Found && !o.DataRead {
 			return true
 		}
 	}
@@ -182,12 +200,11 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 		n.applyMounts(d, ev, env)
 	case d.Mounted != "":
 		d.Mounted = ""
-	case !d.Written && !u.DataRead:
-		u.DataRead = true
+	case !d.Source.IsFC && !d.Written && !d.DataRead:
 		d.applyData(ev)
 	case !u.Known:
-		if found, isFound := ev.Body.(*world.ISCSIDisksFound); isFound {
-			u.Known, u.Sessions, u.LookedAt = true, found.Sessions, r.IssuedAt
+		if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound {
+			u.Known, u.Sessions, u.LookedAt = true, found.Paths, r.IssuedAt
 		}
 	case !u.Free:
 		n.applyTable(d, ev, env)
@@ -204,15 +221,24 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	}
 }
 
-// failUndo begins the back-off after a failure. Everything has to be looked at again, but for what
-// was read of the disk, which is known then.
+// failUndo begins the back-off after a failure. Everything has to be looked at again.
 func (d *Disk) failUndo(problem string, env *Env) {
 	a := d.Undo.Attempts
 	if a.Fail(env.Effects.Now(), problem); a.Failures == 1 {
-		env.Effects.Log(world.LevelWarning, "An iSCSI disk cannot be detached", "disk", d.Name, "err",
+		env.Effects.Log(world.LevelWarning, "A disk cannot be detached", "disk", d.Name, "err",
 			a.Problem)
 	}
-	d.Undo = Undo{DataRead: d.Undo.DataRead, Attempts: a}
+	d.Undo = Undo{Attempts: a}
+}
+
+// waitForUnmount has a disk wait until what is mounted at a path has gone.
+func (n *Node) waitForUnmount(d *Disk, problem string, env *Env) {
+	d.failUndo(problem, env)
+	d.Undo.IsInUse = true
+	if n.InUse == nil {
+		n.InUse = map[string]bool{}
+	}
+	n.InUse[d.Name] = true
 }
 
 // applyMounts applies the mount table of the kubelet's directories: as long as a pod has the file
@@ -235,16 +261,17 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 	for i := range listed.Mounts {
 		if m := &listed.Mounts[i]; device != "" && m.Device == device && m.Path != at &&
 			!strings.HasPrefix(m.Path, n.Dir+"/") { // not the same disk by another name
-			d.failUndo(fmt.Sprintf("it is mounted at %s", m.Path), env)
-			d.Undo.IsInUse = true
+			n.waitForUnmount(d, fmt.Sprintf("it is mounted at %s", m.Path), env)
 			return
 		}
 	}
 	d.Undo.TableSeen = true
 }
 
-// applyData applies what an earlier agent has written of a disk. Its file can be missing or torn.
+// applyData applies what an earlier agent has written of a disk. Its file can be missing or torn. A
+// disk that is used is what its uses say, and has the sessions of both.
 func (d *Disk) applyData(ev world.Event) {
+	d.DataRead = true
 	read, isRead := ev.Body.(*world.FilesRead)
 	if !isRead || len(read.Files) != 1 {
 		return
@@ -253,10 +280,9 @@ func (d *Disk) applyData(ev world.Event) {
 	if !isSource || diskName(&s, d.Block) != d.Name {
 		return
 	}
-	for _, portal := range d.Source.Portals { // a use may have named others since
-		if !slices.Contains(s.Portals, portal) {
-			s.Portals = append(s.Portals, portal)
-		}
+	if !d.Found {
+		d.addPortals(s.Portals)
+		return
 	}
 	d.Source = s
 }
@@ -278,12 +304,12 @@ func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
 		s := &d.Undo.Sessions[i]
 		for _, number := range s.OfDisk {
 			if at := mounted[number]; at != "" && !n.hasSameDisk(d) {
-				d.failUndo(fmt.Sprintf("%s is mounted at %s", s.Device, at), env)
-				d.Undo.IsInUse = true
+				n.waitForUnmount(d, fmt.Sprintf("%s is mounted at %s", s.Device.Path, at), env)
 				return
 			}
 		}
-		if slices.ContainsFunc(s.OfAny, func(number string) bool { return mounted[number] != "" }) {
+		isMounted := func(number string) bool { return mounted[number] != "" }
+		if s.UsedBy != "" || slices.ContainsFunc(s.OfAny, isMounted) {
 			d.Undo.Busy = append(d.Undo.Busy, s.Host)
 		}
 	}

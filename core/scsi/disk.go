@@ -18,8 +18,9 @@ import (
 type Disk struct {
 	// Name is the directory of the disk below that of all disks:
 	//
-	//	iface-IFACE/PORTAL-TARGET-lun-LUN                its file system is mounted here
-	//	volumeDevices/iface-IFACE/PORTAL-TARGET-lun-LUN  it has a file for each pod
+	//	iscsi/iface-IFACE/PORTAL-TARGET-lun-LUN                its file system is mounted here
+	//	iscsi/volumeDevices/iface-IFACE/PORTAL-TARGET-lun-LUN  it has a file for each pod
+	//	fc/WWN-WWN-lun-LUN, fc/WWID-WWID, fc/volumeDevices/…   the same of fibre channel
 	Name   string `json:"name"`
 	Block  bool   `json:"block,omitempty"`
 	Source Source `json:"source"`
@@ -33,10 +34,13 @@ type Disk struct {
 	// MayExist is set once anything of the disk may be on the node.
 	MayExist bool  `json:"mayExist,omitempty"`
 	Mounted  State `json:"mounted,omitempty"` // of its file system, at the global path
-	// Written is set once this agent has written what the disk is.
-	Written bool  `json:"written,omitempty"`
-	Setup   Setup `json:"setup,omitzero"`
-	Undo    Undo  `json:"undo,omitzero"`
+	// Written is set once this agent has written what the disk is, and DataRead once what an earlier
+	// agent has written was read.
+	Written  bool `json:"written,omitempty"`
+	DataRead bool `json:"dataRead,omitempty"`
+
+	Setup Setup `json:"setup,omitzero"`
+	Undo  Undo  `json:"undo,omitzero"`
 
 	Op world.OpID `json:"op,omitempty"` // the one operation in flight
 	// Session is the portal whose session that operation is about; empty: about none.
@@ -47,7 +51,11 @@ type Disk struct {
 	// still have an effect.
 	LateUntil time.Time `json:"lateUntil,omitzero"`
 	// ScanUntil is until when disks of a scan may still appear; zero once all of them have.
-	ScanUntil time.Time `json:"scanUntil,omitzero"`
+	// ScannedHosts are the hosts of those scans. Rescanned is set if a host was scanned twice: one of
+	// its scans may bring the disk back after the other one has.
+	ScanUntil    time.Time `json:"scanUntil,omitzero"`
+	ScannedHosts []int     `json:"scannedHosts,omitempty"`
+	Rescanned    bool      `json:"rescanned,omitempty"`
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
 	// Secrets is the secret that is watched for the disk; empty: none.
@@ -74,6 +82,11 @@ type Source struct {
 	BaseIface string `json:"baseIface,omitempty"`
 	Initiator string `json:"initiator,omitempty"`
 	Volume    string `json:"volume,omitempty"` // the name of the volume, which is in that of Iface
+
+	// Of fibre channel: the ports of the target, which have the LUN, or else the names of the disk.
+	IsFC  bool     `json:"isFC,omitempty"`
+	WWNs  []string `json:"wwns,omitempty"`
+	WWIDs []string `json:"wwids,omitempty"`
 }
 
 // Use is that a pod needs a disk, and how.
@@ -105,7 +118,7 @@ func (u *Use) target() string { return u.UID + "/" + u.SpecName }
 // UseState is how far a use is.
 type UseState struct {
 	Ready  bool
-	Device string // of volumeMode Block: its path
+	Device world.BlockDevice // of volumeMode Block
 	// Problem is why it is not ready, as an event says it; empty if nothing has failed. Failures is
 	// how often in a row.
 	Problem  string
@@ -113,6 +126,7 @@ type UseState struct {
 }
 
 const (
+	iscsiDir  = "iscsi"
 	blocksDir = "volumeDevices"
 	ifaceDir  = "iface-"
 	lunPart   = "-lun-"
@@ -121,17 +135,38 @@ const (
 
 // diskName returns the name of a disk (makePDNameInternal upstream).
 func diskName(s *Source, block bool) string {
-	name := ifaceDir + s.Iface + "/" + s.Portals[0] + "-" + s.Target + lunPart + fmt.Sprint(s.LUN)
+	kind := s.dir() + "/"
 	if block {
-		return blocksDir + "/" + name
+		kind += blocksDir + "/"
 	}
-	return name
+	if s.IsFC {
+		return kind + fcName(s)
+	}
+	return kind + ifaceDir + s.Iface + "/" + s.Portals[0] + "-" + s.Target + lunPart +
+		fmt.Sprint(s.LUN)
+}
+
+// dir returns the directory of the kind of a disk.
+func (s *Source) dir() string {
+	if s.IsFC {
+		return fcDir
+	}
+	return iscsiDir
+}
+
+func isBlockName(name string) bool {
+	return strings.HasPrefix(name, iscsiDir+"/"+blocksDir+"/") ||
+		strings.HasPrefix(name, fcDir+"/"+blocksDir+"/")
 }
 
 // sourceOfName returns what the name of a disk says of it (extractPortalAndIqn and extractIface
 // upstream); false if it is the name of no disk.
 func sourceOfName(name string) (s Source, isDisk bool) {
-	iface, disk, isDisk := strings.Cut(strings.TrimPrefix(name, blocksDir+"/"), "/")
+	if strings.HasPrefix(name, fcDir+"/") {
+		return fcSourceOfName(name)
+	}
+	rest := strings.TrimPrefix(strings.TrimPrefix(name, iscsiDir+"/"), blocksDir+"/")
+	iface, disk, isDisk := strings.Cut(rest, "/")
 	if !isDisk || !strings.HasPrefix(iface, ifaceDir) {
 		return s, false
 	}
@@ -146,7 +181,7 @@ func sourceOfName(name string) (s Source, isDisk bool) {
 	for _, kind := range targetKinds {
 		if portal, target, isOf := strings.Cut(disk[:at], "-"+kind); isOf {
 			s.Portals, s.Target = []string{portal}, kind+target
-			return s, checkSource(&s) == "" && diskName(&s, strings.HasPrefix(name, blocksDir)) == name
+			return s, checkSource(&s) == "" && diskName(&s, isBlockName(name)) == name
 		}
 	}
 	return s, false
@@ -164,13 +199,17 @@ func GlobalPath(rootDir string, u *Use) string {
 func BoundPath(rootDir string, u *Use) string { return GlobalPath(rootDir, u) + "/" + u.UID }
 
 // LinkPath returns the link to a device, below the directory of its pod.
-func LinkPath(podDir, specName string) string { return linksDir(podDir) + "/" + specName }
+func LinkPath(podDir string, u *Use) string {
+	return linksDir(podDir, &u.Source) + "/" + u.SpecName
+}
 
-func linksDir(podDir string) string { return podDir + "/volumeDevices/kubernetes.io~iscsi" }
+func linksDir(podDir string, s *Source) string {
+	return podDir + "/volumeDevices/kubernetes.io~" + s.dir()
+}
 
 // MountPath returns where a pod has the file system of a disk.
-func MountPath(podDir, specName string) string {
-	return podDir + "/volumes/kubernetes.io~iscsi/" + specName
+func MountPath(podDir string, u *Use) string {
+	return podDir + "/volumes/kubernetes.io~" + u.Source.dir() + "/" + u.SpecName
 }
 
 // The bounds of disks.
@@ -185,9 +224,9 @@ const (
 func (n *Node) checkRoom(uid string) error {
 	switch {
 	case len(n.Disks) >= disksMax:
-		return fmt.Errorf("the node has %d iSCSI disks, and can have no more", disksMax)
+		return fmt.Errorf("the node has %d disks of networks, and can have no more", disksMax)
 	case len(n.Disks) >= disksLargeMax && len(n.Owners[uid]) >= disksSmallMax:
-		return fmt.Errorf("the node has %d iSCSI disks, and the rest is for pods with at most %d",
+		return fmt.Errorf("the node has %d disks of networks, and the rest is for pods with at most %d",
 			disksLargeMax, disksSmallMax)
 	}
 	return nil
@@ -264,7 +303,7 @@ func (n *Node) add(name string, s Source) *Disk {
 	if n.Disks == nil {
 		n.Disks = map[string]*Disk{}
 	}
-	n.Disks[name] = &Disk{Name: name, Block: strings.HasPrefix(name, blocksDir+"/"), Source: s}
+	n.Disks[name] = &Disk{Name: name, Block: isBlockName(name), Source: s}
 	return n.Disks[name]
 }
 
@@ -296,7 +335,7 @@ func (d *Disk) isReady() bool {
 		return false
 	}
 	if d.Block {
-		return d.Setup.Device != ""
+		return d.Setup.Device.Path != ""
 	}
 	return d.Mounted == Done
 }
@@ -369,26 +408,37 @@ func (d *Disk) sortedUses() []*Use {
 }
 
 // firstUse returns the use whose parameters a disk is set up with; another one after each failure,
-// so that the author of one pod cannot keep another from the disk by wrong ones.
+// so that the author of one pod cannot keep another from the disk by wrong ones. A login goes on by
+// the use that it was started with.
 func (d *Disk) firstUse() *Use {
+	if u := d.Uses[d.Setup.User]; u != nil {
+		return u
+	}
 	uses := d.sortedUses()
 	return uses[d.Setup.Attempts.Failures%len(uses)]
 }
 
 // NoteUnmount returns the names of the disks that may be undone now, as something was unmounted.
 func (n *Node) NoteUnmount() (changed []string) {
-	for _, name := range slices.Sorted(maps.Keys(n.Disks)) {
-		if d := n.Disks[name]; d.Undo.IsInUse {
+	for _, name := range slices.Sorted(maps.Keys(n.InUse)) {
+		if d := n.Disks[name]; d != nil && d.Undo.IsInUse {
 			d.Undo = Undo{}
 			changed = append(changed, name)
 		}
 	}
+	n.InUse = nil
 	return changed
 }
 
 // uniqueNames returns the names that the status of the Node may have for a disk: the port of a
 // portal need not be written.
 func (d *Disk) uniqueNames() []string {
+	if d.Source.IsFC { // a WWID may have a space for an underscore
+		if len(d.Source.WWNs) > 0 {
+			return []string{fmt.Sprintf("%s/%v:%d", pluginPrefix+fcDir, d.Source.WWNs, d.Source.LUN)}
+		}
+		return []string{fmt.Sprintf("%s/%v", pluginPrefix+fcDir, d.Source.WWIDs)}
+	}
 	portal := d.Source.Portals[0]
 	rest := fmt.Sprintf(":%s:%d", d.Source.Target, d.Source.LUN)
 	return []string{pluginName + portal + rest,

@@ -345,7 +345,7 @@ func TestUseDuringUndo(t *testing.T) {
 		w.complete(w.held[0], w.answer(w.held[0].Body))
 		w.run()
 		state := w.use(useBy("u2", 0, nil))
-		if !state.Ready || w.mounts[w.n.Dir+"/"+rootA] == "" || len(w.sessions) != 1 {
+		if !state.Ready || w.mounts[w.n.Dir+"/iscsi/"+rootA] == "" || len(w.sessions) != 1 {
 			t.Errorf("%s: %+v, %v, %v", call, state, w.mounts, w.sessions)
 		}
 	}
@@ -468,7 +468,7 @@ func TestBlock(t *testing.T) {
 	w.known = []string{"u"}
 	state := w.use(u)
 	root := "volumeDevices/" + rootA
-	if !state.Ready || state.Device != "/dev/sd10" || strings.Contains(w.take(), "MountDevice") {
+	if !state.Ready || state.Device.Path != "/dev/sd10" || strings.Contains(w.take(), "MountDevice") {
 		t.Fatalf("%+v", state)
 	}
 	if !w.release("u") || w.n.Holds("u") || !slices.Contains(w.planned, "u") {
@@ -523,7 +523,7 @@ func TestSearch(t *testing.T) {
 		t.Errorf("calls: %s", calls)
 	}
 	w.after(lateMax)
-	if names := w.n.Names(); len(names) != 1 || names[0] != rootA || w.n.Holds("gone") {
+	if names := w.n.Names(); len(names) != 1 || names[0] != "iscsi/"+rootA || w.n.Holds("gone") {
 		t.Errorf("left: %v, owners: %v", names, w.n.Owners)
 	}
 }
@@ -568,8 +568,8 @@ func TestVolumesInUseOfEarlierAgent(t *testing.T) {
 		t.Errorf("in use: %v", names)
 	}
 	w.cleans = false
-	w.dirs[w.n.Dir] = []world.DirEntry{{Name: "iface-default", Directory: true}}
-	w.dirs[w.n.Dir+"/iface-default"] = []world.DirEntry{{Directory: true,
+	w.dirs[w.n.Dir+"/iscsi"] = []world.DirEntry{{Name: "iface-default", Directory: true}}
+	w.dirs[w.n.Dir+"/iscsi/iface-default"] = []world.DirEntry{{Directory: true,
 		Name: strings.TrimPrefix(rootA, "iface-default/")}}
 	w.run()
 	if names := w.n.VolumesInUse(node); len(names) != 1 || names[0] != named {
@@ -582,8 +582,8 @@ func TestBoundDeviceIsAttached(t *testing.T) {
 	w := newRig(t)
 	w.n.Start(true)
 	w.waits = true
-	root := w.n.Dir + "/volumeDevices"
-	w.dirs[w.n.Dir] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
+	root := w.n.Dir + "/iscsi/volumeDevices"
+	w.dirs[w.n.Dir+"/iscsi"] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
 	w.dirs[root] = []world.DirEntry{{Name: "iface-default", Directory: true}}
 	w.dirs[root+"/iface-default"] = []world.DirEntry{{Directory: true,
 		Name: strings.TrimPrefix(rootA, "iface-default/")}}
@@ -609,7 +609,7 @@ func TestUseAfterFailedUndo(t *testing.T) {
 	w.sessions[0].Host = 7 // whose disks have other names
 	w.take()
 	if state := w.use(useBy("u2", 0, nil)); !state.Ready ||
-		w.mounts[w.n.Dir+"/"+rootA] != "dev/dev/sd70" {
+		w.mounts[w.n.Dir+"/iscsi/"+rootA] != "dev/dev/sd70" {
 		t.Errorf("%+v, %v\n%s", state, w.mounts, w.take())
 	}
 }
@@ -691,5 +691,73 @@ func TestRoomForDisk(t *testing.T) {
 	w.release("u1")
 	if !slices.Contains(w.planned, "all") || w.n.Full {
 		t.Errorf("planned: %v", w.planned)
+	}
+}
+
+// What an agent before has written of a disk is read before it is replaced: the sessions that it
+// names are logged out of as well. That agent was killed before the mount.
+func TestEarlierFileIsReadBeforeItIsReplaced(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	at := w.n.Dir + "/iscsi"
+	w.dirs[at] = []world.DirEntry{{Name: "iface-default", Directory: true}}
+	w.dirs[at+"/iface-default"] = []world.DirEntry{{Directory: true,
+		Name: strings.TrimPrefix(rootA, "iface-default/")}}
+	of := useBy("x", 0, func(s *v1.ISCSIVolumeSource) { s.Portals = []string{"10.0.0.2"} }).Source
+	w.files[at+"/"+rootA+"/iscsi.json"] = string(of.encode())
+	w.logIn("10.0.0.2:3260", "default")
+	w.cleans = false
+	w.run()
+	w.take()
+	if state := w.use(useBy("u", 0, nil)); !state.Ready {
+		t.Fatalf("%+v", state)
+	}
+	if !strings.Contains(w.files[at+"/"+rootA+"/iscsi.json"], "10.0.0.2:3260") {
+		t.Errorf("written: %s", w.files[at+"/"+rootA+"/iscsi.json"])
+	}
+	w.cleans = true
+	w.release("u")
+	w.after(lateMax)
+	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
+		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
+	}
+}
+
+// A pod that comes while a disk is logged in to for another one changes nothing of that login.
+func TestLoginGoesOnByItsUse(t *testing.T) {
+	w := newRig(t)
+	w.hold = "--discover"
+	w.use(useBy("u2", 0, nil))
+	if len(w.held) != 1 {
+		t.Fatalf("%d in flight", len(w.held))
+	}
+	w.n.Use(useBy("u1", 0, func(s *v1.ISCSIVolumeSource) { // the first one by its name
+		s.DiscoveryCHAPAuth, s.SecretRef = true, &v1.LocalObjectReference{Name: "chap"}
+	}), w.now)
+	w.hold = ""
+	w.take()
+	w.complete(w.held[0], w.answer(w.held[0].Body))
+	w.run()
+	if calls := w.take(); strings.Contains(calls, "CHAP") || !strings.Contains(calls, "MountDevice") {
+		t.Errorf("calls: %s", calls)
+	}
+}
+
+// Volumes that share an interface record remove it once, with the last of them.
+func TestSharedIfaceRecord(t *testing.T) {
+	w := newRig(t)
+	own := func(s *v1.ISCSIVolumeSource) {
+		name := "iqn.2026-11.test:own"
+		s.InitiatorName = &name
+	}
+	w.use(useBy("u1", 0, own))
+	w.use(useBy("u2", 1, own))
+	w.take()
+	const removed = "-m iface -I 10.0.0.1:3260:v -o delete"
+	if w.release("u1"); strings.Contains(w.take(), removed) {
+		t.Error("removed under another volume")
+	}
+	if w.release("u2"); strings.Count(w.take(), removed) != 1 {
+		t.Error("not removed")
 	}
 }

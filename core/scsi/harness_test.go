@@ -41,12 +41,14 @@ type rig struct {
 	objects *objectcache.Store
 	waits   bool // the Node does not say that volumes are attached
 
-	sessions  []world.ISCSISession
+	sessions  []world.SCSIPath
 	luns      map[string]bool   // "HOST LUN": the disk is there
 	mounts    map[string]string // devices, by path
 	files     map[string]string
 	dirs      map[string][]world.DirEntry
 	noDisk    bool
+	fcPaths   []world.SCSIPath // disks of fibre channel, and those after a scan
+	fcScan    []world.SCSIPath
 	multipath string
 	exits     map[string]int          // exit codes, by a part of the arguments
 	fail      map[string]*world.Error // by call, or by a part of the arguments; once
@@ -177,12 +179,14 @@ func describe(body any) string {
 	switch b := body.(type) {
 	case *world.RunISCSIAdm:
 		return strings.Join(b.Args, " ")
-	case *world.FindISCSIDisks:
-		return fmt.Sprintf("Find %d", b.LUN)
+	case *world.FindSCSIDisks:
+		return fmt.Sprintf("Find %d", b.Unit.LUN)
 	case *world.ScanSCSIHost:
 		return fmt.Sprintf("Scan host%d %d", b.Host, b.LUN)
-	case *world.RemoveISCSIDisks:
-		return fmt.Sprintf("Remove %d", b.LUN)
+	case *world.ScanSCSIHosts:
+		return fmt.Sprintf("Scan %v %d %v", b.Unit.WWNs, b.Unit.LUN, b.Unit.WWIDs)
+	case *world.RemoveSCSIDisks:
+		return fmt.Sprintf("Remove %d", b.Unit.LUN)
 	case *world.MountDevice:
 		return fmt.Sprintf("MountDevice %s %s %v %v", b.Device, b.FSType, b.ReadOnly, b.Options)
 	}
@@ -205,13 +209,16 @@ func (w *rig) answer(body any) world.Event {
 	case *world.RunISCSIAdm:
 		w.passwords = append(w.passwords, b.Password)
 		return w.command(b.Args)
-	case *world.FindISCSIDisks:
+	case *world.FindSCSIDisks:
 		return world.Event{Body: w.find(b)}
 	case *world.ScanSCSIHost:
 		w.luns[fmt.Sprint(b.Host, " ", b.LUN)] = !w.noDisk
-	case *world.RemoveISCSIDisks:
+	case *world.ScanSCSIHosts:
+		w.fcPaths = w.fcScan
+	case *world.RemoveSCSIDisks:
+		w.fcPaths = nil
 		for _, s := range w.sessions {
-			delete(w.luns, fmt.Sprint(s.Host, " ", b.LUN))
+			delete(w.luns, fmt.Sprint(s.Host, " ", b.Unit.LUN))
 		}
 	case *world.MountDevice:
 		w.mounts[b.Path] = "dev" + b.Device
@@ -253,7 +260,7 @@ func (w *rig) command(args []string) world.Event {
 	case slices.Contains(args, "--login"):
 		w.logIn(option("-p"), option("-I"))
 	case slices.Contains(args, "--logout"):
-		w.sessions = slices.DeleteFunc(w.sessions, func(s world.ISCSISession) bool {
+		w.sessions = slices.DeleteFunc(w.sessions, func(s world.SCSIPath) bool {
 			return s.Portals[0] == option("-p") && s.Iface == option("-I")
 		})
 	case slices.Contains(args, "show"):
@@ -264,23 +271,28 @@ func (w *rig) command(args []string) world.Event {
 }
 
 func (w *rig) logIn(at, iface string) {
-	w.sessions = append(w.sessions, world.ISCSISession{Host: len(w.sessions) + 1,
+	w.sessions = append(w.sessions, world.SCSIPath{Host: len(w.sessions) + 1,
 		Portals: []string{at}, Iface: iface})
 }
 
-func (w *rig) find(b *world.FindISCSIDisks) *world.ISCSIDisksFound {
-	found := &world.ISCSIDisksFound{}
+func (w *rig) find(b *world.FindSCSIDisks) *world.SCSIDisksFound {
+	found := &world.SCSIDisksFound{}
+	if b.Unit.Target == "" {
+		found.Paths = w.fcPaths
+		return found
+	}
 	for _, s := range w.sessions {
 		for lun := range int32(4) {
 			if w.luns[fmt.Sprint(s.Host, " ", lun)] {
 				device := fmt.Sprintf("/dev/sd%d%d", s.Host, lun)
 				s.OfAny = append(s.OfAny, "dev"+device)
-				if lun == b.LUN {
-					s.Device, s.OfDisk, s.Multipath = device, []string{"dev" + device}, w.multipath
+				if lun == b.Unit.LUN {
+					s.Device, s.OfDisk = world.BlockDevice{Path: device, Sequence: 7}, []string{"dev" + device}
+					s.Multipath.Path, s.Present = w.multipath, true
 				}
 			}
 		}
-		found.Sessions = append(found.Sessions, s)
+		found.Paths = append(found.Paths, s)
 	}
 	return found
 }

@@ -1,9 +1,10 @@
-// Package scsi attaches the volumes of the kind iscsi to the node, and detaches them.
+// Package scsi attaches the volumes of the kinds iscsi and fc to the node, and detaches them.
 //
-// A disk is a logical unit of a target, by the portal and the interface that it is got by. Pods
-// share it: a file system is mounted once at the global path of the disk, and each pod has a bind
-// mount of that, which it makes and removes itself (package volume); a device of volumeMode Block
-// is bound once for each pod, at a path outside of its directory, and is taken from it here.
+// A disk is a logical unit of a target, by the portal and the interface that it is got by, or one
+// of fibre channel, which comes without a session (fc.go). Pods share it: a file system is mounted
+// once at the global path of the disk, and each pod has a bind mount of that, which it makes and
+// removes itself (package volume); a device of volumeMode Block is bound once for each pod, at a
+// path outside of its directory, and is taken from it here.
 //
 // Facts of a disk: its uses, which pods declare (Node.Use) and take back (Node.Release); how far
 // it is set up; which devices may be bound for pods; how far it is undone; and the one operation in
@@ -22,13 +23,14 @@
 //     the whole node: neither a mount of a pod whose request came late, nor one of an
 //     administrator.
 //
-// Upstream: pkg/volume/iscsi. Taken over are the paths, iscsi.json, the commands of iscsiadm and
-// their order, how many portals a disk waits for, and the messages. Different are: sessions are
-// kept apart by their interface too, so that one of another interface is neither used nor left; the
-// disk of a session is found by its host in sysfs, not by a link of udev; only multipath devices of
-// multipathd count; the file is written before the login, not after it; what a session is used for
-// is seen in the mount table, besides the directories of disks; and disks of volumeMode Block are
-// removed from the kernel as well.
+// Upstream: pkg/volume/iscsi and pkg/volume/fc. Taken over are the paths, iscsi.json, the commands
+// of iscsiadm and their order, how many portals a disk waits for, and the messages. Different are:
+// sessions are kept apart by their interface too, so that one of another interface is neither used
+// nor left; the disk of a session is found by its host in sysfs, not by a link of udev; only
+// multipath devices of multipathd count; the file is written before the login, not after it; what a
+// session is used for is seen in the mount table, besides the directories of disks; disks of
+// volumeMode Block are removed from the kernel as well; and a disk is mounted only if it is still
+// the one that was found at its path.
 package scsi
 
 import (
@@ -47,10 +49,11 @@ import (
 type Node struct {
 	RootDir string `json:"rootDir"` // of the kubelet
 	PodsDir string `json:"podsDir"`
-	Dir     string `json:"dir"` // of the disks
+	Dir     string `json:"dir"` // with a directory for each kind of disks
 
 	Disks  map[string]*Disk `json:"disks,omitempty"`  // by name, which is the directory below Dir
 	Owners volumeop.Owners  `json:"owners,omitempty"` // names of disks, by UID of the pods
+	InUse  map[string]bool  `json:"inUse,omitempty"`  // the disks that may wait for an unmount
 	Search Search           `json:"search,omitzero"`
 	// Full is set if a pod was refused a disk because the node has too many.
 	Full bool `json:"full,omitempty"`
@@ -59,7 +62,7 @@ type Node struct {
 // NewNode returns the state of a node before anything is known.
 func NewNode(rootDir string) Node {
 	return Node{RootDir: rootDir, PodsDir: rootDir + "/pods",
-		Dir: rootDir + "/plugins/kubernetes.io/iscsi"}
+		Dir: rootDir + "/plugins/kubernetes.io"}
 }
 
 // Env is what the plans need besides their own state.
@@ -184,7 +187,7 @@ func (n *Node) HandleDiskCompletion(id world.OpID, r op.Record, ev world.Event, 
 // more: an operation on them has ended.
 func (n *Node) noteChange(d *Disk) {
 	for _, o := range n.Disks { //ordered: each by itself
-		if o != d && o.Source.Target == d.Source.Target {
+		if o != d && o.Source.sharesTarget(&d.Source) {
 			o.Setup.Known, o.Outdated = false, o.Op != 0
 		}
 	}
@@ -193,7 +196,7 @@ func (n *Node) noteChange(d *Disk) {
 // enqueueSharers plans the other disks of the target: they may wait for a session.
 func (n *Node) enqueueSharers(d *Disk, env *Env) {
 	for _, name := range slices.Sorted(maps.Keys(n.Disks)) {
-		if other := n.Disks[name]; other != d && other.Source.Target == d.Source.Target {
+		if other := n.Disks[name]; other != d && other.Source.sharesTarget(&d.Source) {
 			env.Enqueue(DiskKey(name))
 		}
 	}

@@ -27,7 +27,7 @@ type Search struct {
 func (n *Node) Start(hasVolumes bool) {
 	n.Search.Complete = !hasVolumes
 	if hasVolumes {
-		n.Search.Dirs = []string{""}
+		n.Search.Dirs = []string{iscsiDir, fcDir}
 	}
 }
 
@@ -40,7 +40,7 @@ func (n *Node) PlanSearch(env *Env) time.Time {
 	}
 	var body any = &world.ListMounts{Path: n.RootDir}
 	if s.MountsSeen {
-		body = &world.ListDir{Path: strings.TrimSuffix(n.Dir+"/"+s.Dirs[0], "/")}
+		body = &world.ListDir{Path: n.Dir + "/" + s.Dirs[0]}
 	}
 	s.Op = env.Effects.Issue(SearchOwner, "", fsTimeout, body)
 	return wake
@@ -58,7 +58,8 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	switch {
 	case ev.Err != nil && !(s.MountsSeen && ev.Err.Has(world.KindNotFound)):
 		if s.Attempts.Fail(ev.Time, ev.Err.Message); s.Attempts.Failures == 1 {
-			env.Effects.Log(world.LevelWarning, "Failed to look for iSCSI disks", "err", ev.Err.Message)
+			env.Effects.Log(world.LevelWarning, "Failed to look for disks of networks", "err",
+				ev.Err.Message)
 		}
 		return
 	case isTable:
@@ -94,7 +95,7 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 // block disk, which has a file for each pod.
 func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 	for _, entry := range entries {
-		name := strings.TrimPrefix(at+"/"+entry.Name, "/")
+		name := at + "/" + entry.Name
 		_, isDisk := sourceOfName(name)
 		switch {
 		case n.Disks[at] != nil:
@@ -104,7 +105,7 @@ func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 			}
 		case isDisk && entry.Directory:
 			n.addFound(name, now)
-		case entry.Directory && (name == blocksDir || strings.HasPrefix(entry.Name, ifaceDir)):
+		case entry.Directory && (isBlockName(name+"/") || strings.HasPrefix(entry.Name, ifaceDir)):
 			n.Search.Dirs = append(n.Search.Dirs, name)
 		}
 	}
@@ -141,13 +142,20 @@ func (n *Node) VolumesInUse(node *v1.Node) (names []v1.UniqueVolumeName) {
 			continue
 		}
 		for _, named := range node.Status.VolumesInUse {
-			if slices.Contains(d.uniqueNames(), string(named)) {
+			is := string(named)
+			if d.Source.IsFC {
+				is = strings.ReplaceAll(is, " ", "_")
+			}
+			if slices.ContainsFunc(d.uniqueNames(), func(unique string) bool {
+				return is == unique || d.Source.IsFC && is == strings.ReplaceAll(unique, " ", "_")
+			}) {
 				add(string(named))
 			}
 		}
 	}
 	for _, named := range node.Status.VolumesInUse {
-		if !n.Search.Complete && strings.HasPrefix(string(named), pluginName) {
+		if !n.Search.Complete && (strings.HasPrefix(string(named), pluginName) ||
+			strings.HasPrefix(string(named), pluginPrefix+fcDir+"/")) {
 			add(string(named))
 		}
 	}

@@ -19,7 +19,8 @@ import (
 // or an argument of a command, and the author of a pod may have written it.
 
 const (
-	pluginName   = "kubernetes.io/iscsi/"
+	pluginPrefix = "kubernetes.io/"
+	pluginName   = pluginPrefix + iscsiDir + "/"
 	portDefault  = "3260"
 	ifaceDefault = "default"
 	portalsMax   = 32
@@ -121,7 +122,7 @@ func (u *Use) check() string {
 		u.SpecName == ".." || strings.ContainsAny(u.SpecName, "/\x00\n"):
 		return "the name of the volume is none that a directory can have"
 	case !fsName.MatchString(u.FSType) || len(u.FSType) > textMax:
-		return "iscsi.fsType: not the name of a type of file systems"
+		return u.Source.dir() + ".fsType: not the name of a type of file systems"
 	case len(u.Options) > optionsMax:
 		return fmt.Sprintf("mountOptions: more than %d", optionsMax)
 	case slices.ContainsFunc(u.Options, func(o string) bool {
@@ -136,6 +137,9 @@ func (u *Use) check() string {
 
 // checkSource returns why a disk is none, with the field of the volume.
 func checkSource(s *Source) string {
+	if s.IsFC {
+		return checkFC(s)
+	}
 	switch {
 	case !targetName.MatchString(s.Target) || len(s.Target) > textMax:
 		return "iscsi.iqn: not the name of a target, or one with a slash"
@@ -192,6 +196,19 @@ func decodeSource(text []byte) (Source, bool) {
 	s := Source{Portals: of.Portals, Target: of.Iqn, LUN: int32(lun), Iface: of.Iface,
 		BaseIface: of.InitIface, Initiator: of.InitiatorName, Volume: of.VolName}
 	return s, err == nil && checkSource(&s) == ""
+}
+
+func (s *Source) unit() world.LogicalUnit {
+	return world.LogicalUnit{Target: s.Target, LUN: s.LUN, WWNs: s.WWNs, WWIDs: s.WWIDs}
+}
+
+// sharesTarget reports whether two disks may have a session, or of fibre channel the disk, in
+// common.
+func (s *Source) sharesTarget(o *Source) bool {
+	if s.IsFC || o.IsFC {
+		return s.IsFC && o.IsFC && isSameUnit(s, o)
+	}
+	return s.Target == o.Target
 }
 
 // hasOwnIface reports whether the interface was made for the disk (detachISCSIDisk upstream).

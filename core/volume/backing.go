@@ -39,13 +39,13 @@ type Backing struct {
 	Options      []string        `json:"options,omitempty"` // for mounting it, sorted
 	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
 	Relabel      bool            `json:"relabel,omitempty"` // csi.UseState.Relabel
-	Disk         *scsi.Use       `json:"disk,omitempty"`    // of a volume of the kind iscsi
+	Disk         *scsi.Use       `json:"disk,omitempty"`    // of a volume of the kind iscsi or fc
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
 	// Group is the group of the files of a persistent volume, which its annotation names; zero: none.
 	Group int64 `json:"group,omitempty"`
-	// Block is set for a volume of the kinds local or iscsi whose device containers get.
+	// Block is set for a volume of the kinds local, iscsi or fc whose device containers get.
 	Block bool `json:"block,omitempty"`
 }
 
@@ -81,7 +81,7 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 func (b *Backing) place(dir string) Place {
 	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
 		OfNode: b.Plugin == HostPathPlugin,
-		Relabel: !b.ReadOnly && (!b.Block && (b.Plugin == LocalPlugin || b.Plugin == ISCSIPlugin) ||
+		Relabel: !b.ReadOnly && (!b.Block && (b.Plugin == LocalPlugin || b.Disk != nil) ||
 			b.Relabel),
 		Block: b.Block || b.CSI != nil && b.CSI.Block}
 }
@@ -125,11 +125,11 @@ func (b *Backing) path(dir string) string {
 			return csi.DevicePath(dir, b.Name)
 		}
 		return csi.PublishedPath(dir, b.Name)
-	case ISCSIPlugin:
+	case ISCSIPlugin, FCPlugin:
 		if b.Block {
-			return scsi.LinkPath(dir, b.Name)
+			return scsi.LinkPath(dir, b.Disk)
 		}
-		return scsi.MountPath(dir, b.Name)
+		return scsi.MountPath(dir, b.Disk)
 	case LocalPlugin:
 		if b.Block {
 			return devicemount.LinkPath(dir, b.Name)
@@ -209,7 +209,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 	}
 	switch source := &volume.Spec; {
 	case r.Mode == v1.PersistentVolumeBlock && source.CSI == nil && source.Local == nil &&
-		source.ISCSI == nil:
+		source.ISCSI == nil && source.FC == nil:
 		return b, true, noDevice(volume)
 	case source.HostPath != nil:
 		b = Backing{Plugin: HostPathPlugin, Source: source.HostPath.Path}
@@ -232,10 +232,14 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		u := scsi.PersistentUse(p.Spec, spec, volume, r.ReadOnly)
 		u.Options = mountOptions(volume)
 		b = Backing{Plugin: ISCSIPlugin, Disk: &u, Block: u.Block}
+	case source.FC != nil:
+		u := scsi.PersistentFCUse(p.Spec, spec, volume, r.ReadOnly)
+		u.Options = mountOptions(volume)
+		b = Backing{Plugin: FCPlugin, Disk: &u, Block: u.Block}
 	case source.NFS != nil:
 		b = nfsBacking(volume.Name, source.NFS, r.ReadOnly)
 	default:
-		return b, true, unsupported(volume)
+		return b, true, noPlugin(volume.Name)
 	}
 	b.Name, b.ReadOnly, b.Options = volume.Name, r.ReadOnly, mountOptions(volume)
 	b.Group = groupOf(r.Volume)
@@ -292,6 +296,9 @@ func (p *Pod) inlineBacking(spec *v1.Volume) (Backing, error) {
 	case spec.ISCSI != nil:
 		u := scsi.InlineUse(p.Spec, spec)
 		return Backing{Plugin: ISCSIPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, Disk: &u}, nil
+	case spec.FC != nil:
+		u := scsi.InlineFCUse(p.Spec, spec)
+		return Backing{Plugin: FCPlugin, Name: spec.Name, ReadOnly: u.ReadOnly, Disk: &u}, nil
 	case spec.GitRepo != nil:
 		return Backing{Name: spec.Name}, errors.New("git-repo volume plugin has been disabled; " +
 			"if necessary, it may be re-enabled by enabling the feature-gate `GitRepoVolumeDriver`")
@@ -317,15 +324,6 @@ func noPlugin(name string) error {
 func noDevice(volume *v1.PersistentVolume) error {
 	return &setupError{stepProcess, fmt.Errorf("MapVolume.FindMapperPluginBySpec failed for volume "+
 		"%q : its kind has no volumeMode Block", volume.Name)}
-}
-
-// unsupported returns the error of a persistent volume of a kind that is not mounted.
-func unsupported(volume *v1.PersistentVolume) error {
-	if volume.Spec.FC == nil {
-		return noPlugin(volume.Name)
-	}
-	return &setupError{stepProcess, fmt.Errorf("volume %q is of the kind fc, which is not supported",
-		volume.Name)}
 }
 
 // mountOptions returns the mount options of a persistent volume, each once and sorted, as the
@@ -389,7 +387,7 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 	case NFSPlugin:
 		return []any{&world.MountNFS{Server: b.Server, Export: b.Export, Path: b.path(pod.Dir),
 			ReadOnly: b.ReadOnly, Options: b.Options}}, nil
-	case ISCSIPlugin:
+	case ISCSIPlugin, FCPlugin:
 		return v.diskSteps(b, pod), nil
 	default:
 		if b.Block {
@@ -457,7 +455,7 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 	switch b := v.Backing; {
 	case world.CallName(body) == "ShareWithGroup", world.CallName(body) == "MakeLink":
 		return ""
-	case b.Plugin == NFSPlugin, b.Plugin == ISCSIPlugin:
+	case b.Plugin == NFSPlugin, b.Disk != nil:
 		return b.path(dir) // it is mounted by many pods, and none waits for another one
 	default:
 		return path.Clean(b.Source)
@@ -475,7 +473,7 @@ func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
 	switch v.Backing.Plugin {
 	case CSIPlugin:
 		return "", v.Backing.CSI
-	case LocalPlugin, NFSPlugin, ISCSIPlugin:
+	case LocalPlugin, NFSPlugin, ISCSIPlugin, FCPlugin:
 		return v.Backing.path(dir), nil
 	}
 	return "", nil

@@ -172,8 +172,6 @@ func TestBackedProblems(t *testing.T) {
 	setObjects(pending, v1.ClaimPending, localVolume("/mnt/a"))
 	git := newPod(v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{
 		GitRepo: &v1.GitRepoVolumeSource{}}})
-	fc := v1.PersistentVolumeSpec{PersistentVolumeSource: v1.PersistentVolumeSource{
-		FC: &v1.FCVolumeSource{}}}
 	const process = "Unable to attach or mount volumes: unmounted volumes=[v], unattached " +
 		"volumes=[], failed to process volumes=[v]: "
 	for name, c := range map[string]struct {
@@ -198,7 +196,6 @@ func TestBackedProblems(t *testing.T) {
 		"git": {git, "", `MountVolume.SetUp failed for volume "v" : git-repo volume plugin has been ` +
 			"disabled; if necessary, it may be re-enabled by enabling the feature-gate " +
 			"`GitRepoVolumeDriver`"},
-		"fc": {claimed(fc), "", process + `volume "pv" is of the kind fc, which is not supported`},
 		"nothing": {claimed(v1.PersistentVolumeSpec{}), "", process + "failed to get Plugin from " +
 			`volumeSpec for volume "pv" err=no volume plugin matched`},
 	} {

@@ -7,8 +7,8 @@ import (
 	"seedlet.dev/world"
 )
 
-// Volumes of the kind iscsi: package scsi attaches a disk, mounts its file system for all pods of
-// the node, and undoes both. A pod binds what it gets for itself.
+// Volumes of the kinds iscsi and fc: package scsi attaches a disk, mounts its file system for all
+// pods of the node, and undoes both. A pod binds what it gets for itself.
 
 // waitsForDisk declares that the pod uses a disk, and reports whether it has to wait until that is
 // set up.
@@ -18,12 +18,12 @@ func (v *Volume) waitsForDisk(spec *v1.Volume, pod *Pod) bool {
 	}
 	if v.Backing == nil {
 		b, known, err := pod.backingOf(spec)
-		if !known || err != nil || b.Plugin != ISCSIPlugin {
+		if !known || err != nil || b.Disk == nil {
 			return false
 		}
 		v.Backing = &b
 	}
-	if v.Backing.Plugin != ISCSIPlugin {
+	if v.Backing.Disk == nil {
 		return false
 	}
 	u := *v.Backing.Disk
@@ -49,8 +49,9 @@ func (v *Volume) waitsForDisk(spec *v1.Volume, pod *Pod) bool {
 func (v *Volume) diskSteps(b *Backing, pod *Pod) []any {
 	if b.Block {
 		bound := scsi.BoundPath(pod.RootDir, b.Disk)
-		return []any{&world.BindMount{Source: v.Device, Path: bound}, &world.HoldDevice{Path: bound},
-			&world.MakeLink{Path: b.path(pod.Dir), Target: bound}}
+		return []any{
+			&world.BindMount{Source: v.Device.Path, Sequence: v.Device.Sequence, Path: bound},
+			&world.HoldDevice{Path: bound}, &world.MakeLink{Path: b.path(pod.Dir), Target: bound}}
 	}
 	bind := &world.BindMount{Source: scsi.GlobalPath(pod.RootDir, b.Disk), SourceMounted: true,
 		Path: b.path(pod.Dir), ReadOnly: b.ReadOnly, Options: b.Options}

@@ -80,11 +80,12 @@ func TestDiskDeviceSteps(t *testing.T) {
 	if !s.MayHaveDevice(pod.Spec, ISCSIPlugin) {
 		t.Error("the pod may have no device")
 	}
-	*state = scsi.UseState{Ready: true, Device: "/dev/sdc"}
+	*state = scsi.UseState{Ready: true, Device: world.BlockDevice{Path: "/dev/sdc", Sequence: 9}}
 	const bound = "/k/plugins/kubernetes.io/iscsi/volumeDevices/iface-default/10.0.0.1:3260-" +
 		diskTarget + "-lun-2/u"
 	const link = "/pods/u/volumeDevices/kubernetes.io~iscsi/pv"
-	want := []any{&world.BindMount{Source: "/dev/sdc", Path: bound}, &world.HoldDevice{Path: bound},
+	want := []any{&world.BindMount{Source: "/dev/sdc", Sequence: 9, Path: bound},
+		&world.HoldDevice{Path: bound},
 		&world.MakeLink{Path: link, Target: bound}}
 	if diff := cmp.Diff(want, runSteps(s, pod, "")); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -22,6 +22,7 @@ const (
 	LocalPlugin
 	NFSPlugin
 	ISCSIPlugin
+	FCPlugin
 	otherPlugin
 	PluginCount
 )
@@ -33,7 +34,7 @@ var PluginLabels = [PluginCount]string{ConfigMapPlugin: "kubernetes.io/configmap
 	HostPathPlugin: "kubernetes.io/host-path", ImagePlugin: "kubernetes.io/image",
 	ProjectedPlugin: "kubernetes.io/projected", SecretPlugin: "kubernetes.io/secret",
 	LocalPlugin: "kubernetes.io/local-volume", NFSPlugin: "kubernetes.io/nfs",
-	ISCSIPlugin: "kubernetes.io/iscsi", otherPlugin: "N/A"}
+	ISCSIPlugin: "kubernetes.io/iscsi", FCPlugin: "kubernetes.io/fc", otherPlugin: "N/A"}
 
 // PluginOf returns the plugin for a volume.
 func PluginOf(v *v1.Volume) Plugin {
@@ -58,6 +59,8 @@ func PluginOf(v *v1.Volume) Plugin {
 		return NFSPlugin
 	case v.ISCSI != nil:
 		return ISCSIPlugin
+	case v.FC != nil:
+		return FCPlugin
 	}
 	return otherPlugin
 }

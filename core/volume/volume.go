@@ -63,7 +63,7 @@ type Volume struct {
 	NotBefore time.Time `json:"notBefore"`          // back-off
 	Problem   string    `json:"problem,omitempty"`  // the last failure
 	// Device is the device of a disk of a network, once that is there.
-	Device string `json:"device,omitempty"`
+	Device world.BlockDevice `json:"device,omitzero"`
 	// FailedStep is the step of the kubelet that failed last; empty: MountVolume.SetUp.
 	FailedStep string `json:"failedStep,omitempty"`
 	// ContentBytes is what the content of the volume takes that the agent wrote last, or is writing.
@@ -96,7 +96,7 @@ type Pod struct {
 	Certificate func(volume string, source int) (key, chain, version string, err error)
 	// Shared declares that the pod uses a volume of a CSI driver, and returns how far that is.
 	Shared func(csi.Use) Shared
-	// Disk declares that the pod uses a volume of the kind iscsi, and returns how far that is.
+	// Disk declares that the pod uses a volume of the kind iscsi or fc, and returns how far that is.
 	Disk func(scsi.Use) scsi.UseState
 	// UseDevice declares that the device of a local volume is about to be bound for the pod; nil to
 	// declare nothing.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -42,6 +43,11 @@ func bindMount(ctx context.Context, m *world.BindMount) (*world.Mounted, error) 
 		return nil, err
 	}
 	defer source.Close()
+	held, err := openDevice(m.Source, m.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
 	if m.SourceMounted {
 		_, below, err := mountedAt(m.Source)
 		if err != nil {
@@ -121,12 +127,38 @@ func mountDevice(ctx context.Context, m *world.MountDevice) error {
 	if err != nil || mounted {
 		return err
 	}
+	held, err := openDevice(m.Device, m.Sequence)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
 	format := mountutils.NewSafeFormatAndMount(mounter(), utilexec.New())
 	options := append(readOnlyOption(m.ReadOnly), m.Options...)
 	if err := format.FormatAndMount(m.Device, path, m.FSType, options); err != nil {
 		return undoMount(path, err)
 	}
 	return nil
+}
+
+// openDevice opens a block device if it is the one with a sequence number; nil if that is not
+// known. As long as it is open, no other device gets its path.
+func openDevice(path string, sequence uint64) (*os.File, error) {
+	if sequence == 0 {
+		return nil, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	var is uint64
+	_, _, code := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETDISKSEQ,
+		uintptr(unsafe.Pointer(&is)))
+	if code != 0 || is != sequence {
+		_ = f.Close()
+		return nil, world.Errorf(world.KindNotFound, "", "%s is not the disk %d any more, but %d",
+			path, sequence, is)
+	}
+	return f, nil
 }
 
 // mountNFS mounts an export of an NFS server.

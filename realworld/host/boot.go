@@ -78,7 +78,11 @@ func Boot(root, rootDir string, ids IDFiles) (*world.Boot, error) {
 
 // hasSCSIVolumes reports whether an agent or a kubelet may have set up volumes of the kind iscsi.
 func hasSCSIVolumes(rootDir string) bool {
-	_, err := os.Lstat(filepath.Join(rootDir, "plugins/kubernetes.io/iscsi"))
+	at := filepath.Join(rootDir, "plugins/kubernetes.io")
+	_, err := os.Lstat(filepath.Join(at, "iscsi"))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(filepath.Join(at, "fc"))
+	}
 	return !errors.Is(err, fs.ErrNotExist)
 }
 

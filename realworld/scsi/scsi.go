@@ -5,10 +5,11 @@
 // runs at its deadline is killed with all processes of its group; iscsid, which it talks to, may go
 // on. A write to sysfs cannot be ended, and completes when the kernel has done it. Passwords are in
 // no error and in no output. Start reading at Port; sysfs.go has what is read of the kernel,
-// remove.go how disks go.
+// fc.go the same of fibre channel, remove.go how disks go.
 package scsi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,9 @@ import (
 type Options struct {
 	Clock   clock.Clock
 	Deliver func(world.Event) // receives the completions; called from many goroutines
-	// Sys and Dev are the directories of sysfs and of devices; empty: /sys and /dev.
-	Sys, Dev string
+	// Sys and Dev are the directories of sysfs and of devices; empty: /sys and /dev. Swaps is the file
+	// that lists swap devices; empty: /proc/swaps.
+	Sys, Dev, Swaps string
 }
 
 // Port is a world.Port for disks of a network. Close it when done.
@@ -38,13 +40,9 @@ type Port struct {
 
 // New returns a port.
 func New(opts Options) *Port {
-	p := &Port{operations: inflight.New(opts.Clock, opts.Deliver), kernel: kernel{opts.Sys, opts.Dev}}
-	if p.kernel.sys == "" {
-		p.kernel.sys = "/sys"
-	}
-	if p.kernel.dev == "" {
-		p.kernel.dev = "/dev"
-	}
+	p := &Port{operations: inflight.New(opts.Clock, opts.Deliver),
+		kernel: kernel{cmp.Or(opts.Sys, "/sys"), cmp.Or(opts.Dev, "/dev"),
+			cmp.Or(opts.Swaps, "/proc/swaps")}}
 	return p
 }
 
@@ -61,11 +59,13 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	switch m := request.(type) {
 	case *world.RunISCSIAdm:
 		return run(ctx, m)
-	case *world.FindISCSIDisks:
+	case *world.FindSCSIDisks:
 		body, err = p.kernel.find(m)
 	case *world.ScanSCSIHost:
 		err = p.kernel.scan(m)
-	case *world.RemoveISCSIDisks:
+	case *world.ScanSCSIHosts:
+		err = p.kernel.scanAll(&m.Unit)
+	case *world.RemoveSCSIDisks:
 		err = p.kernel.remove(ctx, m)
 	default:
 		panic(fmt.Sprintf("scsi: cannot carry out %T", request))

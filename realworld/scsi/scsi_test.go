@@ -123,8 +123,8 @@ func sysfs(t *testing.T) (sys string) {
 	session("5", "13", "iqn.2026-11.test:b", "default", "10.0.0.3")
 	disk := func(at, name, number, holder string) {
 		write(at+"block/"+name+"/dev", number+"\n")
-		write(at+"device/x", "")
-		write(at+"block/"+name+"/device/delete", "")
+		write(at+"delete", "")
+		write(at+"block/"+name+"/diskseq", "9\n")
 		if holder != "" {
 			write(at+"block/"+name+"/holders/"+holder, "")
 		}
@@ -137,42 +137,51 @@ func sysfs(t *testing.T) (sys string) {
 	write(two+"3:0:0:2/block/sdd/sdd1/holders/dm-1", "")
 	write("class/block/dm-0/dev", "253:0\n")
 	write("class/block/dm-0/dm/uuid", "mpath-3600\n")
+	write("class/block/dm-0/dm/name", "mpatha\n")
 	write("class/block/dm-1/dev", "253:1\n")
 	write("class/block/dm-1/dm/uuid", "LVM-xyz\n")
+	write("class/block/dm-1/dm/name", "vg-lv\n")
 	return sys
 }
 
 func TestFind(t *testing.T) {
 	opts := Options{Sys: sysfs(t), Dev: "/dev"}
 	ofB := []string{"8:32", "253:0", "8:48", "8:49", "253:1"}
-	host3 := world.ISCSISession{Host: 3, Portals: []string{"[fd00::1]:3260", "10.0.0.9:3260"},
-		OfAny: ofB}
-	host4 := world.ISCSISession{Host: 4, Portals: []string{"10.0.0.1:3260", "10.0.0.9:3260"},
+	host3 := world.SCSIPath{Host: 3, Portals: []string{"[fd00::1]:3260", "10.0.0.9:3260"},
+		OfAny: ofB, UsedBy: "dm-1 on sdd"}
+	host4 := world.SCSIPath{Host: 4, Portals: []string{"10.0.0.1:3260", "10.0.0.9:3260"},
 		Iface: "default", OfAny: []string{"8:16", "253:0"}}
-	with := func(s world.ISCSISession, device, multipath string,
-		numbers ...string) world.ISCSISession {
-		s.Device, s.Multipath, s.OfDisk = device, multipath, numbers
+	with := func(s world.SCSIPath, device, multipath string,
+		numbers ...string) world.SCSIPath {
+		s.Present = true
+		if device == "/dev/sdd" { // what uses the disk itself is no other's
+			s.UsedBy = ""
+		}
+		s.Device, s.OfDisk = world.BlockDevice{Path: device, Sequence: 9}, numbers
+		s.Multipath.Path = multipath
 		return s
 	}
 	for _, c := range []struct {
 		target string
 		lun    int32
-		want   []world.ISCSISession
+		want   []world.SCSIPath
 	}{
-		{target, 1, []world.ISCSISession{with(host3, "/dev/sdc", "/dev/dm-0", "8:32", "253:0"),
+		{target, 1, []world.SCSIPath{with(host3, "/dev/sdc", "/dev/dm-0", "8:32", "253:0"),
 			with(host4, "/dev/sdb", "/dev/dm-0", "8:16", "253:0")}},
-		{target, 2, []world.ISCSISession{with(host3, "/dev/sdd", "", "8:48", "8:49", "253:1"), host4}},
-		{target, 3, []world.ISCSISession{host3, host4}},
+		{target, 2, []world.SCSIPath{with(host3, "/dev/sdd", "", "8:48", "8:49", "253:1"), host4}},
+		{target, 3, []world.SCSIPath{host3, host4}},
 		{"iqn.2026-11.test:c", 1, nil},
 	} {
-		ev := do(t, opts, &world.FindISCSIDisks{Target: c.target, LUN: c.lun}, porttest.Patience)
-		if want := (&world.ISCSIDisksFound{Sessions: c.want}); !reflect.DeepEqual(ev.Body, want) {
+		ev := do(t, opts, &world.FindSCSIDisks{Unit: world.LogicalUnit{Target: c.target, LUN: c.lun}},
+			porttest.Patience)
+		if want := (&world.SCSIDisksFound{Paths: c.want}); !reflect.DeepEqual(ev.Body, want) {
 			t.Errorf("%s LUN %d: %+v, %v, want %+v", c.target, c.lun, ev.Body, ev.Err, want)
 		}
 	}
 	opts.Sys = t.TempDir() // without the module
-	ev := do(t, opts, &world.FindISCSIDisks{Target: target}, porttest.Patience)
-	if found, isFound := ev.Body.(*world.ISCSIDisksFound); !isFound || len(found.Sessions) > 0 {
+	ev := do(t, opts, &world.FindSCSIDisks{Unit: world.LogicalUnit{Target: target}},
+		porttest.Patience)
+	if found, isFound := ev.Body.(*world.SCSIDisksFound); !isFound || len(found.Paths) > 0 {
 		t.Errorf("%+v, %v", ev.Body, ev.Err)
 	}
 }
@@ -198,18 +207,20 @@ func TestScan(t *testing.T) {
 }
 
 // All disks of a logical unit are removed, and no other one, after multipath has flushed what is on
-// top of them.
+// top of them, which has no path any more and must not wait for one.
 func TestRemove(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	install(t, "multipath", `echo "$@" >> `+log)
+	install(t, "dmsetup", `echo "$@" >> `+log)
 	opts := Options{Sys: sysfs(t), Dev: t.TempDir()}
-	ev := do(t, opts, &world.RemoveISCSIDisks{Target: target, LUN: 1}, porttest.Patience)
+	ev := do(t, opts, &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 1}},
+		porttest.Patience)
 	at := opts.Sys + "/class/iscsi_host/"
-	got := read(t, at, "host4/device/session11/target4:0:0/4:0:0:1/block/sdb/device/delete") +
-		read(t, at, "host3/device/session12/target3:0:0/3:0:0:1/block/sdc/device/delete") + " " +
-		read(t, at, "host3/device/session12/target3:0:0/3:0:0:2/block/sdd/device/delete")
-	flushed := "-f " + opts.Dev + "/dm-0\n"
-	if got != "11 " || read(t, log) != flushed+flushed || ev.Err != nil {
+	got := read(t, at, "host4/device/session11/target4:0:0/4:0:0:1/delete") +
+		read(t, at, "host3/device/session12/target3:0:0/3:0:0:1/delete") + " " +
+		read(t, at, "host3/device/session12/target3:0:0/3:0:0:2/delete")
+	flushed := "message mpatha 0 fail_if_no_path\n-f " + opts.Dev + "/dm-0\n"
+	if got != "11 " || read(t, log) != flushed || ev.Err != nil {
 		t.Errorf("wrote %q, flushed %q, %v", got, read(t, log), ev.Err)
 	}
 }
@@ -217,10 +228,11 @@ func TestRemove(t *testing.T) {
 // A multipath device that is in use stays, and so do its disks.
 func TestRemoveOfBusyMultipath(t *testing.T) {
 	install(t, "multipath", `echo "map in use"; exit 1`)
+	install(t, "dmsetup", `[ "$1" = message ]`)
 	opts := Options{Sys: sysfs(t), Dev: t.TempDir()}
-	ev := do(t, opts, &world.RemoveISCSIDisks{Target: target, LUN: 1}, porttest.Patience)
-	got := read(t, opts.Sys, "class/iscsi_host/host4/device/session11/target4:0:0/4:0:0:1/block/sdb",
-		"device/delete")
+	ev := do(t, opts, &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 1}},
+		porttest.Patience)
+	got := read(t, opts.Sys, "class/iscsi_host/host4/device/session11/target4:0:0/4:0:0:1", "delete")
 	if got != "" || !ev.Err.Has(world.KindRefused) || !strings.Contains(ev.Err.Message, "map in use") {
 		t.Errorf("wrote %q, %v", got, ev.Err)
 	}
@@ -246,20 +258,22 @@ func TestRemoveOfClaimedDisk(t *testing.T) {
 	if err := os.Symlink(device, filepath.Join(opts.Dev, "sdd")); err != nil {
 		t.Fatal(err)
 	}
-	deleted := opts.Sys + "/class/iscsi_host/host3/device/session12/target3:0:0/3:0:0:2/block/sdd/" +
-		"device/delete"
+	deleted := opts.Sys + "/class/iscsi_host/host3/device/session12/target3:0:0/3:0:0:2/delete"
+	install(t, "dmsetup", "exit 0")
 	claimed, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ev := do(t, opts, &world.RemoveISCSIDisks{Target: target, LUN: 2}, porttest.Patience)
+	ev := do(t, opts, &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 2}},
+		porttest.Patience)
 	if !ev.Err.Has(world.KindRefused) || read(t, deleted) != "" {
 		t.Errorf("removed a disk in use: %v", ev.Err)
 	}
 	if err := claimed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ev = do(t, opts, &world.RemoveISCSIDisks{Target: target, LUN: 2}, porttest.Patience)
+	ev = do(t, opts, &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 2}},
+		porttest.Patience)
 	if ev.Err != nil || read(t, deleted) != "1" {
 		t.Errorf("%v", ev.Err)
 	}
@@ -271,5 +285,60 @@ func TestExecuteEndsWithContext(t *testing.T) {
 	defer cancel()
 	if _, _, err := execute(ctx, "sleep", "1000"); err == nil {
 		t.Error("no error")
+	}
+}
+
+// Logical volumes that the node has found on a disk are removed with it, unless they are in use.
+func TestRemoveOfHeldDisk(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	install(t, "dmsetup", `echo "$@" >> `+log)
+	opts := Options{Sys: sysfs(t), Dev: t.TempDir()}
+	remove := &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 2}}
+	deleted := opts.Sys + "/class/iscsi_host/host3/device/session12/target3:0:0/3:0:0:2/delete"
+	ev := do(t, opts, remove, porttest.Patience)
+	if read(t, log) != "remove vg-lv\n" || read(t, deleted) != "1" || ev.Err != nil {
+		t.Errorf("%q, %v", read(t, log), ev.Err)
+	}
+	install(t, "dmsetup", `echo "device is busy"; exit 1`)
+	ev = do(t, opts, remove, porttest.Patience)
+	if !ev.Err.Has(world.KindRefused) || !strings.Contains(ev.Err.Message, "sdd is in use by dm-1") {
+		t.Error(ev.Err)
+	}
+}
+
+// A logical unit without a block device is there, and can be removed.
+func TestUnitWithoutDevice(t *testing.T) {
+	opts := Options{Sys: sysfs(t), Dev: "/dev"}
+	unit := opts.Sys + "/class/iscsi_host/host4/device/session11/target4:0:0/4:0:0:9"
+	if err := os.MkdirAll(unit, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(unit+"/delete", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	of := world.LogicalUnit{Target: target, LUN: 9}
+	ev := do(t, opts, &world.FindSCSIDisks{Unit: of}, porttest.Patience)
+	found := ev.Body.(*world.SCSIDisksFound)
+	if len(found.Paths) != 2 || !found.Paths[1].Present || found.Paths[1].Device.Path != "" {
+		t.Errorf("%+v", found)
+	}
+	ev = do(t, opts, &world.RemoveSCSIDisks{Unit: of}, porttest.Patience)
+	if ev.Err != nil || read(t, unit, "delete") != "1" {
+		t.Error(ev.Err)
+	}
+}
+
+// What uses another disk of a session without a mount is named.
+func TestUserOfAnotherDisk(t *testing.T) {
+	opts := Options{Sys: sysfs(t), Dev: "/dev", Swaps: filepath.Join(t.TempDir(), "swaps")}
+	text := []byte("Filename Type\n/dev/sdc partition 1 0 -2\n")
+	if err := os.WriteFile(opts.Swaps, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	of := world.LogicalUnit{Target: target, LUN: 2}
+	ev := do(t, opts, &world.FindSCSIDisks{Unit: of}, porttest.Patience)
+	found := ev.Body.(*world.SCSIDisksFound)
+	if len(found.Paths) != 2 || found.Paths[0].UsedBy != "swap on sdc" || found.Paths[1].UsedBy != "" {
+		t.Errorf("%+v", found)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // kernel is what the kernel has of sessions and disks. The layout is that of
 // drivers/scsi/scsi_transport_iscsi.c: an iSCSI host has one session, which has connections, and
 // the target and the channel of its disks are always 0.
-type kernel struct{ sys, dev string }
+type kernel struct{ sys, dev, swaps string }
 
 // iscsiSession is a session, with its directory.
 type iscsiSession struct {
@@ -85,39 +85,82 @@ func (s iscsiSession) iface() string {
 	return name
 }
 
+// unit returns the directory of a logical unit; empty if there is none.
+func (s iscsiSession) unit(lun int32) string {
+	dir := filepath.Join(s.dir, fmt.Sprintf("target%d:0:0/%d:0:0:%d", s.host, s.host, lun))
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // block returns the directory of the block device of a logical unit; empty if there is none.
 func (s iscsiSession) block(lun int32) string {
-	dirs, _ := filepath.Glob(filepath.Join(s.dir, fmt.Sprintf("target%d:0:0/%d:0:0:%d/block/*", s.host,
-		s.host, lun)))
-	if len(dirs) == 0 {
+	dirs, _ := filepath.Glob(filepath.Join(s.unit(lun), "block/*"))
+	if s.unit(lun) == "" || len(dirs) == 0 {
 		return ""
 	}
 	return dirs[0]
 }
 
+// userOf returns what uses a disk without a mount that names it; empty if nothing does.
+func (k kernel) userOf(block string) string {
+	name := filepath.Base(block)
+	for line := range strings.Lines(attribute(k.swaps)) {
+		if strings.HasPrefix(line, filepath.Join(k.dev, name)) {
+			return "swap on " + name
+		}
+	}
+	if of, _ := filepath.Glob(filepath.Join(k.sys, "fs/btrfs/*/devices", name)); len(of) > 0 {
+		return "btrfs on " + name
+	}
+	for _, holder := range k.holders(block) {
+		if !k.isMultipath(holder) {
+			return filepath.Base(holder) + " on " + name
+		}
+	}
+	return ""
+}
+
 // find finds the sessions with a target, and their disks.
-func (k kernel) find(m *world.FindISCSIDisks) (*world.ISCSIDisksFound, error) {
-	sessions, err := k.sessions(m.Target)
+func (k kernel) find(m *world.FindSCSIDisks) (*world.SCSIDisksFound, error) {
+	if m.Unit.Target == "" {
+		return k.findFC(&m.Unit)
+	}
+	sessions, err := k.sessions(m.Unit.Target)
 	if err != nil {
 		return nil, err
 	}
-	found := &world.ISCSIDisksFound{}
+	found := &world.SCSIDisksFound{}
 	for _, s := range sessions {
-		is := world.ISCSISession{Host: s.host, Portals: s.portals(), Iface: s.iface()}
+		is := world.SCSIPath{Host: s.host, Portals: s.portals(), Iface: s.iface()}
 		all, _ := filepath.Glob(filepath.Join(s.dir, fmt.Sprintf("target%d:0:0/*/block/*", s.host)))
 		for _, dir := range all {
 			is.OfAny = append(is.OfAny, k.numbers(dir, 0)...)
-		}
-		if dir := s.block(m.LUN); dir != "" {
-			is.Device = filepath.Join(k.dev, filepath.Base(dir))
-			is.OfDisk = k.numbers(dir, 0)
-			if name := k.multipath(dir); name != "" {
-				is.Multipath = filepath.Join(k.dev, name)
+			if dir != s.block(m.Unit.LUN) && is.UsedBy == "" {
+				is.UsedBy = k.userOf(dir)
 			}
 		}
-		found.Sessions = append(found.Sessions, is)
+		is.Present = s.unit(m.Unit.LUN) != ""
+		if dir := s.block(m.Unit.LUN); dir != "" {
+			is.Device = k.device(dir)
+			is.OfDisk = k.numbers(dir, 0)
+			if name := k.multipath(dir); name != "" {
+				is.Multipath = k.device(k.block(name))
+			}
+		}
+		found.Paths = append(found.Paths, is)
 	}
 	return found, nil
+}
+
+// device returns the block device of a directory.
+func (k kernel) device(block string) world.BlockDevice {
+	sequence, err := strconv.ParseUint(attribute(block, "diskseq"), 10, 64)
+	if err != nil {
+		sequence = 0 // an older kernel
+	}
+	return world.BlockDevice{Path: filepath.Join(k.dev, filepath.Base(block)), Sequence: sequence}
 }
 
 // holdersDepthMax bounds how many devices can be on top of each other.
@@ -132,26 +175,50 @@ func (k kernel) numbers(block string, depth int) (numbers []string) {
 	if depth >= holdersDepthMax {
 		return numbers
 	}
-	parts, _ := filepath.Glob(filepath.Join(block, "*", "partition"))
-	for _, part := range parts {
-		numbers = append(numbers, k.numbers(filepath.Dir(part), depth+1)...)
+	for _, part := range partitions(block) {
+		numbers = append(numbers, k.numbers(part, depth+1)...)
 	}
-	holders, _ := os.ReadDir(filepath.Join(block, "holders"))
-	for _, holder := range holders {
-		numbers = append(numbers, k.numbers(filepath.Join(k.sys, "class/block", holder.Name()),
-			depth+1)...)
+	dirs, _ := os.ReadDir(filepath.Join(block, "holders"))
+	for _, holder := range dirs {
+		numbers = append(numbers, k.numbers(k.block(holder.Name()), depth+1)...)
 	}
 	return numbers
+}
+
+func partitions(block string) (dirs []string) {
+	files, _ := filepath.Glob(filepath.Join(block, "*", "partition"))
+	for _, file := range files {
+		dirs = append(dirs, filepath.Dir(file))
+	}
+	return dirs
+}
+
+// block returns the directory of a block device of any kind.
+func (k kernel) block(name string) string { return filepath.Join(k.sys, "class/block", name) }
+
+// holders returns the directories of the devices on top of a block device, or of a partition of it.
+func (k kernel) holders(block string) (dirs []string) {
+	for _, dir := range append(partitions(block), block) {
+		names, _ := os.ReadDir(filepath.Join(dir, "holders"))
+		for _, name := range names {
+			dirs = append(dirs, k.block(name.Name()))
+		}
+	}
+	return dirs
+}
+
+// isMultipath reports whether a block device is one of multipathd.
+func (k kernel) isMultipath(block string) bool {
+	return strings.HasPrefix(filepath.Base(block), "dm-") &&
+		strings.HasPrefix(attribute(block, "dm/uuid"), "mpath-")
 }
 
 // multipath returns the name of the device of multipathd on top of a block device; empty if there
 // is none.
 func (k kernel) multipath(block string) string {
-	holders, _ := os.ReadDir(filepath.Join(block, "holders"))
-	for _, holder := range holders {
-		uuid := attribute(k.sys, "class/block", holder.Name(), "dm/uuid")
-		if strings.HasPrefix(holder.Name(), "dm-") && strings.HasPrefix(uuid, "mpath-") {
-			return holder.Name()
+	for _, holder := range k.holders(block) {
+		if k.isMultipath(holder) {
+			return filepath.Base(holder)
 		}
 	}
 	return ""

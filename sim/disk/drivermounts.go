@@ -124,6 +124,12 @@ func (d *Disk) MountsOf(source string) []string {
 	return paths
 }
 
+// IsOpen reports whether a block device is mounted, by the path that it was mounted at.
+func (d *Disk) IsOpen(device string) bool {
+	number := DeviceNumber(device)
+	return slices.ContainsFunc(d.mounts, func(m *mount) bool { return m.device == number })
+}
+
 // IsBusy reports whether something is mounted in the newest mount at a path.
 func (d *Disk) IsBusy(p string) bool {
 	at, err := d.resolve("", p, true)

@@ -22,6 +22,23 @@ func (d *Disk) CreateSpecial(p string, kind world.PathKind) {
 // Link creates a symbolic link, with missing directories.
 func (d *Disk) Link(p, target string) { d.create(p, newLink(target, d.now())) }
 
+// LinkDevice links a path to the node of a block device. Requests that name a sequence number find
+// the device at this path only if it has that number.
+func (d *Disk) LinkDevice(p, target string, sequence uint64) {
+	link := newLink(target, d.now())
+	link.sequence = sequence
+	d.create(p, link)
+}
+
+// checkSequence returns an error if a path is not that of the device with a sequence number.
+func (d *Disk) checkSequence(op, p string, sequence uint64) *world.Error {
+	at, err := d.resolve(op, p, false)
+	if sequence == 0 || err == nil && at.node != nil && at.node.sequence == sequence {
+		return nil
+	}
+	return world.Errorf(world.KindNotFound, op, "%s is not the disk %d any more", p, sequence)
+}
+
 func (d *Disk) create(p string, n *node) {
 	if _, err := d.mkdirAll("Write", path.Dir(path.Clean(p)), 0o755); err != nil {
 		panic("disk: " + err.Error())

@@ -18,6 +18,7 @@ type node struct {
 	target     string  // of a link
 	entries    []entry // of a directory, by name
 	mountCount int     // number of mounts on the node
+	sequence   uint64  // of the block device that a link is the path of, see LinkDevice
 	beforeRead func()  // see File.BeforeRead
 }
 

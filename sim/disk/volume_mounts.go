@@ -59,6 +59,9 @@ func (d *Disk) bindMount(call *wire.Call, req *world.BindMount) {
 // bindSource returns the source of a bind mount.
 func (d *Disk) bindSource(op string, req *world.BindMount) (location, *world.Error) {
 	at, err := d.resolve(op, req.Source, true)
+	if err == nil {
+		err = d.checkSequence(op, req.Source, req.Sequence)
+	}
 	switch {
 	case err != nil:
 	case at.node == nil:
@@ -85,6 +88,9 @@ func (d *Disk) findShared(req *world.BindMount, source location) *world.Mounted 
 func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
 	d.mountStored(call, req.Path, func() (*mount, *world.Error) {
 		at, err := d.resolve(call.Name, req.Device, true)
+		if err == nil {
+			err = d.checkSequence(call.Name, req.Device, req.Sequence)
+		}
 		switch {
 		case err != nil:
 			return nil, err
@@ -97,9 +103,13 @@ func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
 				"cannot mount unformatted disk %s as we are manipulating it in read-only mode", at.path)
 		}
 		return &mount{root: d.storedVolume(at.path), within: "/", readOnly: req.ReadOnly,
-			fileSystem: fileSystem{at.path, req.FSType, "device " + at.path, ""}}, nil
+			fileSystem: fileSystem{at.path, req.FSType, DeviceNumber(req.Device), ""}}, nil
 	})
 }
+
+// DeviceNumber returns the number of a block device, as the mount table has it: as in the kernel,
+// paths and numbers are given to other devices together.
+func DeviceNumber(p string) string { return "device " + p }
 
 // mountNFS mounts an export. Each server has every export.
 func (d *Disk) mountNFS(call *wire.Call, req *world.MountNFS) {

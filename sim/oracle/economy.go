@@ -110,7 +110,7 @@ func (o *economy) mustBeRepeated(m *model, path string) bool {
 		// An agent takes over volumes of earlier ones, and repeats all of a call after its opposite.
 		return later(m.agentStartedAt, m.csi.releasedAt[dir]).After(o.writtenAt[path])
 	}
-	if isWithin(path, m.diskDir()) { // the same of disks
+	if m.isInDisks(path) { // the same of disks
 		return m.agentStartedAt.After(o.writtenAt[path])
 	}
 	if uid, below := childName(m.opts.PodsDir, path); below {

@@ -285,7 +285,7 @@ func isBoundPath(p string) bool {
 func (m *model) podOfTarget(target string) *pod {
 	uid, below := childName(m.opts.PodsDir, target)
 	if !below && (isWithin(target, m.csiBlocks()) || isWithin(target, m.localBlocks()) ||
-		isWithin(target, m.diskBlocks())) {
+		m.isInDiskBlocks(target)) {
 		uid, below = path.Base(target), true
 	}
 	if !below {

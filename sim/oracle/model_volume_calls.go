@@ -129,7 +129,7 @@ func (p *pod) holdsVolumes(now time.Time) bool {
 	isOfPod := func(target string) bool { return m.podOfTarget(target) == p }
 	return m.volumes.countMountsBelow(m.opts.PodsDir+"/"+p.uid) > 0 ||
 		slices.ContainsFunc(m.volumes.mounts, func(at mounted) bool {
-			return (isWithin(at.path, m.localBlocks()) || isWithin(at.path, m.diskBlocks())) &&
+			return (isWithin(at.path, m.localBlocks()) || m.isInDiskBlocks(at.path)) &&
 				isOfPod(at.path)
 		}) ||
 		slices.ContainsFunc(slices.Sorted(maps.Keys(m.csi.published)), isOfPod) ||

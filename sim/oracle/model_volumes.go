@@ -271,5 +271,5 @@ func (o *volumeModel) claimOf(pod *v1.Pod, v *v1.Volume) *v1.PersistentVolumeCla
 // isBacked reports whether a volume has a claim, or is of a server or a cloud.
 func isBacked(v *v1.Volume) bool {
 	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.NFS != nil || v.Cinder != nil ||
-		v.ISCSI != nil
+		v.ISCSI != nil || v.FC != nil
 }

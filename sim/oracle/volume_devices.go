@@ -130,7 +130,7 @@ func boundDevice(m *model, at string) (uid, volume string) {
 	switch {
 	case isWithin(at, m.localBlocks()):
 		return path.Base(at), path.Base(path.Dir(at))
-	case isWithin(at, m.diskBlocks()):
+	case m.isInDiskBlocks(at):
 		uid = path.Base(at)
 		return uid, m.boundDisk(m.pods[uid], at)
 	case isBoundPath(at):
@@ -157,7 +157,7 @@ func (m *model) blockVolumeOf(p *pod, v *v1.Volume) *blockVolume {
 		}
 	}
 	if d := m.volumes.diskOf(p.spec, v); d != nil {
-		return &blockVolume{d.node(), m.diskBlocks() + "/" + d.dir() + "/" + p.uid}
+		return &blockVolume{d.node(), m.diskBlocks(d.kind) + "/" + d.dir() + "/" + p.uid}
 	}
 	if pv := m.volumes.volumeOf(p.spec, v); pv != nil && pv.Spec.Local != nil {
 		return &blockVolume{pv.Spec.Local.Path, m.localBlocks() + "/" + pv.Name + "/" + p.uid}

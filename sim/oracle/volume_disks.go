@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,7 +42,9 @@ func (*disks) checkFact(m *model, f *truth.Fact) *finding {
 	case truth.Unmounted:
 		return m.findUnmountedBelow(f)
 	case truth.PathWritten:
-		if at := m.volumes.lookup(f.Path); f.Cause == "" && strings.HasPrefix(at.source, "/dev/iscsi/") {
+		at := m.volumes.lookup(f.Path)
+		if f.Cause == "" && (strings.HasPrefix(at.source, "/dev/iscsi/") ||
+			strings.HasPrefix(at.source, "/dev/fc/")) {
 			return findingf("the agent has written %s, which is %s of %s", f.Path, at.path, at.source)
 		}
 	case truth.SessionRepeated:
@@ -57,14 +60,15 @@ func (*disks) checkFact(m *model, f *truth.Fact) *finding {
 // killed may have its effect for a while.
 const sessionsKnown = 10 * time.Minute
 
-var diskCalls = []string{"RunISCSIAdm", "FindISCSIDisks", "ScanSCSIHost", "RemoveISCSIDisks"}
+var diskCalls = []string{"RunISCSIAdm", "FindSCSIDisks", "ScanSCSIHost", "ScanSCSIHosts",
+	"RemoveSCSIDisks"}
 
 // isOfDisk reports whether a mount is of the file system of a disk, or of its device.
 func (at *mounted) isOfDisk(node string) bool { return at.source == node || at.within == node }
 
 // findUnmountedBelow returns that the mount of a disk for the whole node went before that of a pod.
 func (m *model) findUnmountedBelow(f *truth.Fact) *finding {
-	if f.Cause != "" || !isWithin(f.Path, m.diskDir()) {
+	if f.Cause != "" || !m.isInDisks(f.Path) {
 		return nil
 	}
 	source := m.volumes.lookup(f.Path).source
@@ -88,28 +92,43 @@ func (m *model) detachesDisk(now time.Time, request any) bool {
 		return false
 	}
 	switch r := request.(type) {
-	case *world.RunISCSIAdm, *world.FindISCSIDisks, *world.RemoveISCSIDisks, *world.ListMounts:
+	case *world.RunISCSIAdm, *world.FindSCSIDisks, *world.RemoveSCSIDisks, *world.ListMounts:
 		return true
 	case *world.Unmount:
-		return isWithin(r.Path, m.diskDir())
+		return m.isInDisks(r.Path)
 	case *world.ReadFiles:
-		return isWithin(r.Path, m.diskDir())
+		return m.isInDisks(r.Path)
 	case *world.RemoveTree:
-		return isWithin(r.Path, m.diskDir())
+		return m.isInDisks(r.Path)
 	}
 	return false
 }
 
-// diskDir returns the directory of the volumes of the kind iscsi.
-func (m *model) diskDir() string {
-	return path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/iscsi"
+// diskKinds are the kinds of volumes that are disks of a network.
+var diskKinds = []string{"iscsi", "fc"}
+
+// diskDir returns the directory of the volumes of a kind.
+func (m *model) diskDir(kind string) string {
+	return path.Dir(m.opts.PodsDir) + "/plugins/kubernetes.io/" + kind
 }
 
 // diskBlocks returns the directory of those of volumeMode Block.
-func (m *model) diskBlocks() string { return m.diskDir() + "/volumeDevices" }
+func (m *model) diskBlocks(kind string) string { return m.diskDir(kind) + "/volumeDevices" }
+
+// isInDisks reports whether a path is in the directory of disks, isInDiskBlocks whether it is in
+// that of those of volumeMode Block.
+func (m *model) isInDisks(p string) bool {
+	return slices.ContainsFunc(diskKinds, func(k string) bool { return isWithin(p, m.diskDir(k)) })
+}
+
+func (m *model) isInDiskBlocks(p string) bool {
+	return slices.ContainsFunc(diskKinds, func(k string) bool { return isWithin(p, m.diskBlocks(k)) })
+}
 
 // disk is a disk that a volume names.
 type disk struct {
+	kind                        string
+	source                      *v1.FCVolumeSource // of the kind fc
 	target, portal, iface, name string
 	lun                         int32
 	block, readOnly             bool
@@ -118,22 +137,31 @@ type disk struct {
 
 // diskOf returns the disk that a volume of a pod names; nil if it names none, or is not known.
 func (o *volumeModel) diskOf(pod *v1.Pod, v *v1.Volume) *disk {
+	if s := v.FC; s != nil {
+		return &disk{kind: "fc", source: s, name: v.Name, readOnly: s.ReadOnly}
+	}
 	if s := v.ISCSI; s != nil {
-		d := &disk{target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface, name: v.Name,
-			lun: s.Lun, readOnly: s.ReadOnly}
+		d := &disk{kind: "iscsi", target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface,
+			name: v.Name,
+			lun:  s.Lun, readOnly: s.ReadOnly}
 		if s.SecretRef != nil {
 			d.secret = &v1.SecretReference{Namespace: pod.Namespace, Name: s.SecretRef.Name}
 		}
 		return d.completed(s.InitiatorName)
 	}
 	pv := o.volumeOf(pod, v)
-	if pv == nil || pv.Spec.ISCSI == nil {
+	_, readOnly := claimName(pod, v)
+	switch {
+	case pv == nil || pv.Spec.ISCSI == nil && pv.Spec.FC == nil:
 		return nil
+	case pv.Spec.FC != nil:
+		return &disk{kind: "fc", source: pv.Spec.FC, name: pv.Name, readOnly: readOnly,
+			block: *pv.Spec.VolumeMode == v1.PersistentVolumeBlock}
 	}
 	s := pv.Spec.ISCSI
-	_, readOnly := claimName(pod, v)
-	d := &disk{target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface, name: pv.Name,
-		lun: s.Lun, readOnly: readOnly, secret: s.SecretRef,
+	d := &disk{kind: "iscsi", target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface,
+		name: pv.Name,
+		lun:  s.Lun, readOnly: readOnly, secret: s.SecretRef,
 		block: *pv.Spec.VolumeMode == v1.PersistentVolumeBlock}
 	return d.completed(s.InitiatorName)
 }
@@ -153,16 +181,33 @@ func (d *disk) completed(initiator *string) *disk {
 }
 
 // node returns where the devices of the disk lead.
-func (d *disk) node() string { return fmt.Sprintf("/dev/iscsi/%s-lun-%d", d.target, d.lun) }
+func (d *disk) node() string {
+	if d.kind != "fc" {
+		return fmt.Sprintf("/dev/iscsi/%s-lun-%d", d.target, d.lun)
+	}
+	if len(d.source.TargetWWNs) > 0 {
+		return fmt.Sprintf("/dev/fc/%s-lun-%d", d.source.TargetWWNs[0], *d.source.Lun)
+	}
+	wwid := d.source.WWIDs[0] // 3, the array, and four digits of the LUN
+	lun, _ := strconv.Atoi(wwid[len(wwid)-4:])
+	return fmt.Sprintf("/dev/fc/%s-lun-%d", wwid[1:len(wwid)-4], lun)
+}
 
 // dir returns the directory of the disk below that of all disks of its mode.
 func (d *disk) dir() string {
+	if d.kind == "fc" && len(d.source.TargetWWNs) > 0 {
+		return fmt.Sprintf("%s-lun-%d", strings.Join(d.source.TargetWWNs, "-"), *d.source.Lun)
+	}
+	if d.kind == "fc" {
+		return strings.Join(d.source.WWIDs, "-")
+	}
 	return fmt.Sprintf("iface-%s/%s-%s-lun-%d", d.iface, d.portal, d.target, d.lun)
 }
 
 // backing returns what the disk is mounted from for a pod.
 func (d *disk) backing(podDir string) *backing {
-	return &backing{place{d.node(), "/"}, podDir + "/volumes/kubernetes.io~iscsi/" + d.name, d.name,
+	return &backing{place{d.node(), "/"}, podDir + "/volumes/kubernetes.io~" + d.kind + "/" + d.name,
+		d.name,
 		d.readOnly}
 }
 
@@ -175,7 +220,7 @@ func (m *model) boundDisk(p *pod, at string) string {
 	for _, spec := range p.specs {
 		for i := range spec.Spec.Volumes {
 			if d := m.volumes.diskOf(spec, &spec.Spec.Volumes[i]); d != nil && d.block &&
-				at == m.diskBlocks()+"/"+d.dir()+"/"+p.uid {
+				at == m.diskBlocks(d.kind)+"/"+d.dir()+"/"+p.uid {
 				return d.name
 			}
 		}
@@ -187,23 +232,34 @@ func (m *model) boundDisk(p *pod, at string) string {
 type diskModel struct {
 	sessions map[string]bool // "TARGET PORTAL IFACE"
 	devices  map[string]int  // by node: from how many sessions
+	// unasked are the nodes of disks that nothing has asked for, or mounted since.
+	unasked map[string]bool
 }
 
 func (o *diskModel) apply(f *truth.Fact) {
 	name := f.Source + " " + f.Path + " " + f.NewPath
+	if o.sessions == nil {
+		o.sessions, o.devices, o.unasked = map[string]bool{}, map[string]int{}, map[string]bool{}
+	}
 	switch f.Kind {
+	case truth.Mounted:
+		delete(o.unasked, f.Source)
+		delete(o.unasked, f.NewPath) // bound
 	case truth.SessionOpened:
-		if o.sessions == nil {
-			o.sessions, o.devices = map[string]bool{}, map[string]int{}
-		}
 		o.sessions[name] = true
 	case truth.SessionClosed:
 		delete(o.sessions, name)
 	case truth.DiskAppeared:
-		o.devices[f.Source]++
+		isNew := o.devices[f.Source] == 0
+		if o.devices[f.Source]++; f.Cause == "" {
+			delete(o.unasked, f.Source)
+		} else if isNew {
+			o.unasked[f.Source] = true
+		}
 	case truth.DiskRemoved:
 		if o.devices[f.Source]--; o.devices[f.Source] == 0 {
 			delete(o.devices, f.Source)
+			delete(o.unasked, f.Source)
 		}
 	}
 }
@@ -226,7 +282,7 @@ func (m *model) neededDisks() (needed []*disk) {
 // unsettledDisks returns which sessions, disks and directories the node has although no pod needs
 // them.
 func (m *model) unsettledDisks() (lines []string) {
-	if len(m.disks.sessions) == 0 && m.opts.ListFiles == nil {
+	if len(m.disks.sessions)+len(m.disks.devices) == 0 && m.opts.ListFiles == nil {
 		return nil
 	}
 	needed := m.neededDisks()
@@ -239,43 +295,49 @@ func (m *model) unsettledDisks() (lines []string) {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.disks.devices)) {
-		if !slices.ContainsFunc(needed, func(d *disk) bool { return d.node() == node }) {
+		if !m.disks.unasked[node] &&
+			!slices.ContainsFunc(needed, func(d *disk) bool { return d.node() == node }) {
 			lines = append(lines, "no pod needs the disk "+node)
 		}
 	}
 	if m.opts.ListFiles == nil {
 		return lines
 	}
-	for _, block := range []bool{false, true} {
-		lines = append(lines, m.unsettledDiskDirs(block, needed)...)
+	for iface := range m.opts.ListFiles(m.diskDir("iscsi")) {
+		lines = append(lines, m.unsettledDiskDirs("iscsi", iface.Name+"/", false, needed)...)
 	}
-	return lines
+	for iface := range m.opts.ListFiles(m.diskBlocks("iscsi")) {
+		lines = append(lines, m.unsettledDiskDirs("iscsi", iface.Name+"/", true, needed)...)
+	}
+	return append(append(lines, m.unsettledDiskDirs("fc", "", false, needed)...),
+		m.unsettledDiskDirs("fc", "", true, needed)...)
 }
 
-// unsettledDiskDirs returns the directories of disks, of one mode, that no pod needs, and the files
-// for pods in them that have ended.
-func (m *model) unsettledDiskDirs(block bool, needed []*disk) (lines []string) {
-	dir := m.diskDir()
+// unsettledDiskDirs returns the directories of disks of a kind, of one mode and below one of that
+// kind, that no pod needs, and the files for pods in them that have ended.
+func (m *model) unsettledDiskDirs(kind, below string, block bool, needed []*disk) (lines []string) {
+	dir := m.diskDir(kind)
 	if block {
-		dir = m.diskBlocks()
+		dir = m.diskBlocks(kind)
 	}
-	for iface := range m.opts.ListFiles(dir) {
-		if !strings.HasPrefix(iface.Name, "iface-") {
+	if below == "volumeDevices/" {
+		return nil
+	}
+	for of := range m.opts.ListFiles(dir + "/" + strings.TrimSuffix(below, "/")) {
+		name := below + of.Name
+		if name == "volumeDevices" {
 			continue
 		}
-		for of := range m.opts.ListFiles(dir + "/" + iface.Name) {
-			name := iface.Name + "/" + of.Name
-			if !slices.ContainsFunc(needed, func(d *disk) bool {
-				return d.block == block && d.dir() == name
-			}) {
-				lines = append(lines, fmt.Sprintf("no pod needs %s/%s", dir, name))
-				continue
-			}
-			for file := range m.opts.ListFiles(dir + "/" + name) {
-				if p := m.pods[file.Name]; block && file.Name != "iscsi.json" &&
-					(p == nil || p.spec == nil || p.hasEnded()) {
-					lines = append(lines, fmt.Sprintf("no pod needs %s/%s/%s", dir, name, file.Name))
-				}
+		if !slices.ContainsFunc(needed, func(d *disk) bool {
+			return d.kind == kind && d.block == block && d.dir() == name
+		}) {
+			lines = append(lines, fmt.Sprintf("no pod needs %s/%s", dir, name))
+			continue
+		}
+		for file := range m.opts.ListFiles(dir + "/" + name) {
+			if p := m.pods[file.Name]; block && file.Name != "iscsi.json" &&
+				(p == nil || p.spec == nil || p.hasEnded()) {
+				lines = append(lines, fmt.Sprintf("no pod needs %s/%s/%s", dir, name, file.Name))
 			}
 		}
 	}

@@ -168,7 +168,7 @@ var faultableCalls = func() []string {
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
 		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice",
 		"GetCredentials", "ReadDockerConfig", "MakeKey",
-		"RunISCSIAdm", "FindISCSIDisks", "ScanSCSIHost", "RemoveISCSIDisks")
+		"RunISCSIAdm", "FindSCSIDisks", "ScanSCSIHost", "ScanSCSIHosts", "RemoveSCSIDisks")
 }()
 
 // Calls returns the calls of the agent that have a response.

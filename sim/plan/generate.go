@@ -47,6 +47,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.addPlugins()
 	g.addCSIDrivers()
 	g.addISCSI()
+	g.addFC()
 	g.addTakeOver()
 	g.plan.Spec.Growths = s.Spec.Growths.draw(g.stream("growths"))
 	g.plan.Spec.AttachedMost = s.Spec.AttachedMost.draw(g.stream("attached most"))

@@ -52,6 +52,8 @@ type Spec struct {
 
 	// ISCSI is the network of disks of the node. Nil: there is none.
 	ISCSI *ISCSI `json:"iscsi,omitempty"`
+	// FC is the fibre channel network of the node. Nil: there is none.
+	FC *FC `json:"fc,omitempty"`
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths int `json:"growths,omitempty"`
 	// AttachedMost is how many volumes can be attached to the node at a time; zero: any number.
@@ -149,7 +151,7 @@ func (p *Plan) Validate() error {
 	for _, validate := range []func() error{
 		s.validateObjects, s.validateHappenings, s.validateExpectations, s.validateTakeOver,
 		func() error { return validateSigners(s.Signers) },
-		s.ISCSI.validate,
+		s.ISCSI.validate, s.FC.validate,
 	} {
 		if err := validate(); err != nil {
 			return err

@@ -50,6 +50,7 @@ type ScenarioSpec struct {
 	Plugins  PluginRange    `json:"plugins,omitempty"`
 	CSI      CSIRange       `json:"csi,omitempty"`
 	ISCSI    ISCSIRange     `json:"iscsi,omitempty"`
+	FC       FCRange        `json:"fc,omitempty"`
 	Objects  []Object       `json:"objects,omitempty"` // of the API server
 	// Growths is how often users make a claim of a CSI volume larger.
 	Growths Count `json:"growths,omitempty"`

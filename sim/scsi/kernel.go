@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
@@ -16,7 +18,11 @@ import (
 
 // Node returns the node of a disk, which its devices are links to.
 func Node(target string, lun int32) string {
-	return fmt.Sprintf("/dev/iscsi/%s-lun-%d", target, lun)
+	kind := "fc"
+	if strings.HasPrefix(target, "iqn.") {
+		kind = "iscsi"
+	}
+	return fmt.Sprintf("/dev/%s/%s-lun-%d", kind, target, lun)
 }
 
 func (i *Initiator) add(kind truth.Kind, source, path, newPath, cause string) {
@@ -31,7 +37,7 @@ func (i *Initiator) open(name sessionName) {
 		return
 	}
 	i.hosts++
-	i.sessions[name] = &session{sessionName: name, host: i.hosts, disks: map[int32]string{}}
+	i.sessions[name] = &session{sessionName: name, host: i.hosts, disks: map[int32]world.BlockDevice{}}
 	i.add(truth.SessionOpened, name.target, name.portal, name.iface, "")
 }
 
@@ -67,95 +73,130 @@ func (i *Initiator) scan(c *wire.Call, m *world.ScanSCSIHost) {
 		if s.host != m.Host {
 			continue
 		}
-		takes := c.DurationBetween(0, max(1, 1+i.diskTakes(s.target)))
-		i.opts.Agenda.After(takes, func() {
-			if i.sessions[s.sessionName] == s && s.disks[m.LUN] == "" {
-				i.appear(s, m.LUN)
-			}
-		})
+		i.appearLater(c, s, m.LUN, "")
 	}
 }
 
-func (i *Initiator) appear(s *session, lun int32) {
-	i.names++
-	node, device := Node(s.target, lun), fmt.Sprintf("/dev/sdx%d", i.names)
-	if i.disks[node] == nil {
-		i.disks[node] = map[*session]bool{}
+// appear gives a session a disk.
+func (i *Initiator) appear(s *session, lun int32, cause string) {
+	if i.known[s.target] == nil {
+		i.known[s.target] = map[int32]bool{}
+	}
+	i.known[s.target][lun] = true
+	node := Node(s.target, lun)
+	u := i.units[node]
+	if u == nil {
+		u = &unit{paths: map[*session]bool{}}
+		i.units[node] = u
 		i.opts.Disk.CreateSpecial(node, world.PathBlockDevice)
 	}
-	i.disks[node][s] = true
-	s.disks[lun] = device
-	i.opts.Disk.Link(device, node)
-	i.add(truth.DiskAppeared, node, device, "", "")
+	u.paths[s] = true
+	s.disks[lun] = i.makeDevice(node, diskPath)
+	i.add(truth.DiskAppeared, node, s.disks[lun].Path, "", cause)
+	if i.hasMultipath(s) && len(u.paths) > 1 && u.multipath.Path == "" {
+		u.multipath = i.makeDevice(node, func(n int) string { return fmt.Sprintf("/dev/dm-%d", n) })
+	}
+}
+
+// makeDevice gives a device the first path that is free: no device has it, and none that has gone
+// is mounted by it.
+func (i *Initiator) makeDevice(node string, pathOf func(n int) string) world.BlockDevice {
+	i.devices++
+	n := 0
+	for i.taken[pathOf(n)] || i.opts.Disk.IsOpen(pathOf(n)) {
+		n++
+	}
+	device := world.BlockDevice{Path: pathOf(n), Sequence: i.devices}
+	i.taken[device.Path] = true
+	i.opts.Disk.LinkDevice(device.Path, node, device.Sequence)
+	return device
+}
+
+func (i *Initiator) removeDevice(device world.BlockDevice) {
+	delete(i.taken, device.Path)
+	i.opts.Disk.Remove(device.Path)
+}
+
+// diskPath returns the path of a disk: /dev/sdb is the first one, as the node boots from /dev/sda.
+func diskPath(n int) string {
+	letters := ""
+	for n++; n >= 0; n = n/26 - 1 {
+		letters = string(rune('a'+n%26)) + letters
+	}
+	return "/dev/sd" + letters
 }
 
 // drop removes a disk of a session.
 func (i *Initiator) drop(s *session, lun int32, cause string) {
 	node, device := Node(s.target, lun), s.disks[lun]
 	delete(s.disks, lun)
-	i.opts.Disk.Remove(device)
-	i.add(truth.DiskRemoved, node, device, "", cause)
-	if delete(i.disks[node], s); len(i.disks[node]) == 0 {
-		delete(i.disks, node)
+	i.removeDevice(device)
+	i.add(truth.DiskRemoved, node, device.Path, "", cause)
+	u := i.units[node]
+	if delete(u.paths, s); len(u.paths) == 0 {
+		delete(i.units, node)
 		i.opts.Disk.Remove(node)
-		i.opts.Disk.Remove(multipathOf(node))
+		i.removeDevice(u.multipath)
 	}
 }
 
-// multipathOf returns the device that joins the disks of a node.
-func multipathOf(node string) string {
-	h := uint32(2166136261)
-	for n := range len(node) {
-		h = (h ^ uint32(node[n])) * 16777619
-	}
-	return fmt.Sprintf("/dev/dm-%d", h)
-}
-
-// find returns the sessions of a target.
-func (i *Initiator) find(m *world.FindISCSIDisks) *world.ISCSIDisksFound {
-	found := &world.ISCSIDisksFound{}
-	t := i.targetOf(m.Target)
-	for _, s := range i.sorted() {
-		if s.target != m.Target {
+// find returns the paths to a logical unit. Those of fibre channel are its disks.
+func (i *Initiator) find(m *world.FindSCSIDisks) *world.SCSIDisksFound {
+	found := &world.SCSIDisksFound{}
+	paths, unitLUN := i.pathsTo(&m.Unit)
+	for _, s := range paths {
+		if s.iface == fcIface && s.disks[unitLUN].Path == "" {
 			continue
 		}
-		is := world.ISCSISession{Host: s.host, Portals: []string{s.portal}, Iface: s.iface,
-			Device: s.disks[m.LUN]}
+		is := world.SCSIPath{Host: s.host, Portals: []string{s.portal}, Iface: s.iface,
+			Device: s.disks[unitLUN]}
 		for _, lun := range slices.Sorted(maps.Keys(s.disks)) {
-			is.OfAny = append(is.OfAny, "device "+Node(s.target, lun))
-		}
-		if node := Node(m.Target, m.LUN); is.Device != "" {
-			is.OfDisk = []string{"device " + node}
-			if t != nil && t.Multipath && len(i.disks[node]) > 1 {
-				is.Multipath = multipathOf(node)
-				if !i.opts.Disk.Exists(is.Multipath) {
-					i.opts.Disk.Link(is.Multipath, node)
-				}
+			numbers := []string{disk.DeviceNumber(s.disks[lun].Path)}
+			if joined := i.units[Node(s.target, lun)].multipath; joined.Path != "" {
+				numbers = append(numbers, disk.DeviceNumber(joined.Path))
+			}
+			if is.OfAny = append(is.OfAny, numbers...); lun == unitLUN {
+				is.Present = true
+				is.OfDisk, is.Multipath = numbers, i.units[Node(s.target, lun)].multipath
 			}
 		}
-		found.Sessions = append(found.Sessions, is)
+		found.Paths = append(found.Paths, is)
 	}
 	return found
 }
 
 // remove removes the disks of a logical unit, unless it is mounted.
-func (i *Initiator) remove(c *wire.Call, m *world.RemoveISCSIDisks) {
-	if at := i.opts.Disk.MountsOf(Node(m.Target, m.LUN)); len(at) > 0 {
-		c.Fail(world.Errorf(world.KindRefused, c.Name, "the disk is in use at %s", at[0]))
-		return
+func (i *Initiator) remove(c *wire.Call, m *world.RemoveSCSIDisks) {
+	paths, lun := i.pathsTo(&m.Unit)
+	for _, s := range paths {
+		if at := i.opts.Disk.MountsOf(Node(s.target, lun)); len(at) > 0 {
+			c.Fail(world.Errorf(world.KindRefused, c.Name, "the disk is in use at %s", at[0]))
+			return
+		}
 	}
-	for _, s := range i.sorted() {
-		if s.target == m.Target && s.disks[m.LUN] != "" {
-			i.drop(s, m.LUN, "")
+	for _, s := range paths {
+		if s.disks[lun].Path != "" {
+			i.drop(s, lun, "")
 		}
 	}
 	c.Reply(&world.Done{})
 }
 
-// diskTakes returns how long a disk of a target takes to appear at most.
-func (i *Initiator) diskTakes(target string) time.Duration {
-	if t := i.targetOf(target); t != nil && !i.healed {
+// diskTakes returns how long a disk of a session takes to appear at most.
+func (i *Initiator) diskTakes(s *session) time.Duration {
+	t, a := i.targetOf(s.target), i.arrayOf(s)
+	switch {
+	case i.healed:
+	case a != nil:
+		return time.Duration(a.DiskTakes)
+	case t != nil:
 		return time.Duration(t.DiskTakes)
 	}
 	return 0
+}
+
+// hasMultipath reports whether multipathd joins the disks of a session with those of others.
+func (i *Initiator) hasMultipath(s *session) bool {
+	t, a := i.targetOf(s.target), i.arrayOf(s)
+	return a != nil && a.Multipath || t != nil && t.Multipath
 }

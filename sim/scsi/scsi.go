@@ -3,16 +3,19 @@
 //
 // Contract: records of targets and interfaces outlive a loss of power, sessions and disks do not.
 // All of them outlive the agent. A session is one of a target, a portal and an interface; a login
-// opens it, a scan of its host makes a disk appear some time later, under a name that no disk had
-// before. A disk is a link to a node of its own, which all paths to it have in common, so that its
-// content is the same whatever its name is. A command takes effect when it ends. One that hangs is
+// opens it, a scan of its host makes a disk appear some time later. The disk gets the first path,
+// /dev/sdX or /dev/dm-N, that no other one has by then: that of one that has gone. It is a link to
+// the node of the logical unit, which the facts and the oracles name, so that its content is the
+// same whatever its path is. A command takes effect when it ends. One that hangs is
 // killed at its deadline, and a login that it has started may end without it. Sessions and disks
 // that come and go are recorded in the truth.
 //
-// Start reading at serve; commands.go has iscsiadm, kernel.go the disks.
+// Start reading at serve; commands.go has iscsiadm, kernel.go the disks, fc.go those of fibre
+// channel.
 package scsi
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -32,6 +35,7 @@ type Options struct {
 	Faults    wire.FaultSource // nil: no faults
 	Disk      *disk.Disk
 	Plan      *plan.ISCSI // nil: nothing is installed
+	FC        *plan.FC    // nil: there is none
 	Beginning time.Time   // of the plan
 }
 
@@ -41,15 +45,17 @@ type Initiator struct {
 	wire     *wire.Wire // of commands
 	kernel   *wire.Wire // of what the kernel does for the agent's process
 	healed   bool
-	failed   map[string]int               // logins so far that have failed, by target
-	hung     map[string]int               // commands so far that hang, by target
-	records  map[sessionName]settings     // of nodes
-	ifaces   map[string]settings          // by name
-	portals  map[discoveryName]settings   // of discoveries
-	sessions map[sessionName]*session     // those that are logged in
-	disks    map[string]map[*session]bool // the sessions that have a disk, by its own node
-	hosts    int                          // so far
-	names    int                          // of disks, so far
+	failed   map[string]int             // logins so far that have failed, by target
+	hung     map[string]int             // commands so far that hang, by target
+	records  map[sessionName]settings   // of nodes
+	ifaces   map[string]settings        // by name
+	portals  map[discoveryName]settings // of discoveries
+	sessions map[sessionName]*session   // those that are logged in
+	units    map[string]*unit           // those that have a disk, by their nodes
+	hosts    int                        // so far
+	devices  uint64                     // so far
+	taken    map[string]bool            // the paths of those that there are
+	known    map[string]map[int32]bool  // the LUNs that there were so far, by target
 }
 
 // sessionName identifies a session.
@@ -64,19 +70,30 @@ type settings map[string]string
 // session is a session that is logged in.
 type session struct {
 	sessionName
-	host  int
-	disks map[int32]string // the device, by LUN
+	host int
+	// Of fibre channel: set while it is lost, and the LUNs that it had.
+	isLost bool
+	lost   []int32
+	disks  map[int32]world.BlockDevice // by LUN
+}
+
+// unit is a logical unit of which the node has disks.
+type unit struct {
+	paths     map[*session]bool
+	multipath world.BlockDevice // zero: there is none
 }
 
 // New returns an initiator without sessions.
 func New(opts Options) *Initiator {
 	i := &Initiator{opts: opts, failed: map[string]int{}, hung: map[string]int{},
 		records: map[sessionName]settings{}, portals: map[discoveryName]settings{},
-		sessions: map[sessionName]*session{}, disks: map[string]map[*session]bool{},
+		sessions: map[sessionName]*session{}, units: map[string]*unit{}, taken: map[string]bool{},
+		known:  map[string]map[int32]bool{},
 		ifaces: map[string]settings{"default": {"iface.transport_name": "tcp"}}}
 	o := wire.Options{Agenda: opts.Agenda, Faults: opts.Faults, Seed: opts.Seed}
 	i.wire, o.Local = wire.New(o), true
 	i.kernel = wire.New(o)
+	i.addArrays()
 	return i
 }
 
@@ -114,12 +131,24 @@ func (i *Initiator) Disconnect() {
 
 // Heal ends what is wrong with the program and the targets. A command that hangs stays so until its
 // deadline.
-func (i *Initiator) Heal() { i.healed = true }
+func (i *Initiator) Heal() {
+	i.healed = true
+	for _, s := range i.sorted() {
+		i.regainPath(s)
+	}
+}
 
-// LosePower closes all sessions.
+// LosePower closes all sessions. Paths of fibre channel are there again, without disks.
 func (i *Initiator) LosePower() {
 	for _, s := range i.sorted() {
-		i.close(s, truth.CauseReboot)
+		if s.iface != fcIface {
+			i.close(s, truth.CauseReboot)
+			continue
+		}
+		s.lost = nil
+		for _, lun := range slices.Sorted(maps.Keys(s.disks)) {
+			i.drop(s, lun, truth.CauseReboot)
+		}
 	}
 }
 
@@ -179,12 +208,15 @@ func (i *Initiator) carryOut(c *wire.Call) {
 	switch m := c.Effect.Body.(type) {
 	case *world.RunISCSIAdm:
 		c.Reply(i.iscsiadm(m))
-	case *world.FindISCSIDisks:
+	case *world.FindSCSIDisks:
 		c.Reply(i.find(m))
 	case *world.ScanSCSIHost:
 		i.scan(c, m)
 		c.Reply(&world.Done{})
-	case *world.RemoveISCSIDisks:
+	case *world.ScanSCSIHosts:
+		i.scanAll(c, &m.Unit)
+		c.Reply(&world.Done{})
+	case *world.RemoveSCSIDisks:
 		i.remove(c, m)
 	default:
 		panic("scsi: unknown call: " + c.Name)

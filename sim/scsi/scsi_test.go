@@ -77,8 +77,9 @@ const (
 	node     = "-m node -p " + portal + " -T " + target + " -I default "
 )
 
-func (w *network) find() []world.ISCSISession {
-	return w.do(&world.FindISCSIDisks{Target: target, LUN: 1}).Body.(*world.ISCSIDisksFound).Sessions
+func (w *network) find() []world.SCSIPath {
+	unit := world.LogicalUnit{Target: target, LUN: 1}
+	return w.do(&world.FindSCSIDisks{Unit: unit}).Body.(*world.SCSIDisksFound).Paths
 }
 
 // A session is opened once, its disk appears with a scan, and stays while it is mounted.
@@ -93,24 +94,24 @@ func TestSession(t *testing.T) {
 		t.Errorf("exit codes %v, want %v", codes, want)
 	}
 	found := w.find()
-	if len(found) != 1 || found[0].Device != "" || found[0].Iface != "default" {
+	if len(found) != 1 || found[0].Device.Path != "" || found[0].Iface != "default" {
 		t.Fatalf("found %+v", found)
 	}
 	w.do(&world.ScanSCSIHost{Host: found[0].Host, LUN: 1})
 	found = w.find()
-	if len(found) != 1 || !w.disk.Exists(found[0].Device) {
+	if len(found) != 1 || !w.disk.Exists(found[0].Device.Path) {
 		t.Fatalf("found %+v", found)
 	}
 	w.disk.CreateSpecial("/mnt", world.PathDirectory)
 	if err := w.disk.MountSource(Node(target, 1), "ext4", "/mnt", "", false); err != nil {
 		t.Fatal(err)
 	}
-	remove := &world.RemoveISCSIDisks{Target: target, LUN: 1}
+	remove := &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 1}}
 	if ev := w.do(remove); !ev.Err.Has(world.KindRefused) {
 		t.Errorf("removed under a mount: %+v", ev)
 	}
 	w.disk.UnmountPath("/mnt")
-	if ev := w.do(remove); ev.Err != nil || w.disk.Exists(found[0].Device) {
+	if ev := w.do(remove); ev.Err != nil || w.disk.Exists(found[0].Device.Path) {
 		t.Errorf("%+v", ev)
 	}
 	codes = []int{w.run(node + "--logout"), w.run(node + "--logout"), w.run(node + "-o delete")}
@@ -164,5 +165,23 @@ func TestTroubles(t *testing.T) {
 	}
 	if w.initiator.Heal(); w.run(discover) != 0 {
 		t.Error("the target is still gone")
+	}
+}
+
+// The path of a disk that has gone is that of the next one, under another sequence number.
+func TestPathsAreUsedAgain(t *testing.T) {
+	w := newNetwork(t, oneTarget())
+	w.run(discover)
+	w.run(node + "--login")
+	host := w.find()[0].Host
+	w.do(&world.ScanSCSIHost{Host: host, LUN: 1})
+	before := w.find()[0].Device
+	w.do(&world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 1}})
+	w.do(&world.ScanSCSIHost{Host: host, LUN: 2})
+	w.do(&world.ScanSCSIHost{Host: host, LUN: 1})
+	unit := world.LogicalUnit{Target: target, LUN: 2}
+	now := w.do(&world.FindSCSIDisks{Unit: unit}).Body.(*world.SCSIDisksFound).Paths[0].Device
+	if now.Path != before.Path || now.Sequence == before.Sequence || w.find()[0].Device == before {
+		t.Errorf("%+v, then %+v", before, now)
 	}
 }

@@ -73,7 +73,7 @@ func describeOther(body any) string {
 	switch b := body.(type) {
 	case *world.RunISCSIAdm:
 		return strings.Join(b.Args, " ")
-	case *world.ISCSIDisksFound:
+	case *world.SCSIDisksFound:
 		return describeDisks(b)
 	case *runtimeapi.ImageStatusRequest:
 		return b.GetImage().GetImage()
@@ -136,11 +136,11 @@ func describeOther(body any) string {
 }
 
 // describeDisks describes the sessions with a target, and their disks.
-func describeDisks(found *world.ISCSIDisksFound) string {
+func describeDisks(found *world.SCSIDisksFound) string {
 	var sessions []string
-	for _, s := range found.Sessions {
+	for _, s := range found.Paths {
 		sessions = append(sessions, fmt.Sprintf("host%d %s %s %s", s.Host,
-			strings.Join(s.Portals, ","), s.Iface, s.Device))
+			strings.Join(s.Portals, ","), s.Iface, s.Device.Path))
 	}
 	return strings.Join(sessions, "; ")
 }

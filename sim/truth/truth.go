@@ -128,6 +128,8 @@ const (
 	CauseRuntime       = "runtime"   // the runtime failed or lost it
 	CauseStart         = "start"     // the runtime could not start it: it has exited without running
 	CauseReboot        = "reboot"    // the machine went down
+	CauseLost          = "lost"      // the path to a disk was lost
+	CauseUnasked       = "unasked"   // a disk that nothing had asked for was found as well
 	CauseUnwatched     = "unwatched" // it is not announced to the agent
 	CausePlugin        = "plugin"    // a plugin handles requests wrongly, by the plan
 	CauseAdministrator = "user"      // an administrator changed the disk, or removed a sandbox

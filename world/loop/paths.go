@@ -41,11 +41,11 @@ func pathsToLock(eff world.Effect) lockedPaths {
 	case *world.MeasureFilesystem:
 		// A pod may name the same path and never have an answer, or wait long for a slot of its own.
 		return lockedPaths{{scope: scopeFilesystem, path: path.Clean(body.Path)}}
-	case *world.FindISCSIDisks:
-		return lockedPaths{{scope: scopeTarget, path: body.Target}}
-	case *world.RemoveISCSIDisks:
+	case *world.FindSCSIDisks:
+		return lockedPaths{{scope: scopeTarget, path: body.Unit.Key()}}
+	case *world.RemoveSCSIDisks:
 		// The kernel may take long, and end it late: until then no disk of the target is found.
-		return lockedPaths{{scope: scopeTarget, path: body.Target}}
+		return lockedPaths{{scope: scopeTarget, path: body.Unit.Key()}}
 	case *world.Rename:
 		return lockedPaths{agentPath(body.From), agentPath(body.To)}
 	case *world.Compress:

@@ -23,6 +23,7 @@ var volumeMountCases = []fileCase{
 	{"a device is formatted when it is mounted first", mountsDevice},
 	{"a device without a file system is not formatted read-only", mountsNoBlankReadOnly},
 	{"what is no device is not mounted as one", mountsNoDevice},
+	{"a device whose path another one has by now is not used", refusesAnotherDevice},
 	{"a device is bound for one pod, and kept open", bindsDevice},
 	{"a device of which a path is a link is bound", bindsLinkedDevice},
 }
@@ -158,6 +159,16 @@ func mountsNoDevice(f *folder) {
 		world.KindInternal)
 	f.mustFail(&world.MountDevice{Device: f.path("absent"), Path: f.path("global"), FSType: "ext4"},
 		world.KindInternal, world.KindNotFound)
+	f.check(f.mountPoints(".") == "", "mounted: %q", f.mountPoints("."))
+}
+
+// refusesAnotherDevice asks for a device that has not its path any more.
+func refusesAnotherDevice(f *folder) {
+	device, another := f.blockDevice(), uint64(1<<60)
+	f.mustFail(&world.MountDevice{Device: device, Sequence: another, Path: f.path("global"),
+		FSType: "ext4"}, world.KindNotFound)
+	f.mustFail(&world.BindMount{Source: device, Sequence: another, Path: f.path("bound")},
+		world.KindNotFound)
 	f.check(f.mountPoints(".") == "", "mounted: %q", f.mountPoints("."))
 }
 

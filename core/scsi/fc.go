@@ -1,0 +1,155 @@
+package scsi
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"seedlet.dev/world"
+)
+
+// Disks of fibre channel (pkg/volume/fc): they come without a login. A volume names ports of its
+// target, by their WWNs, and a LUN, or else the disk itself by its WWIDs. Its directory, whose name
+// says all of that, is what an agent that is started after a crash finds.
+
+const fcDir = "fc"
+
+// allHosts stands for all hosts in Setup.Scanned.
+const allHosts = -1
+
+// InlineFCUse returns the use of a fibre channel disk that is written in a pod.
+func InlineFCUse(pod *v1.Pod, v *v1.Volume) Use {
+	u := fcUse(pod, v.Name, v.Name, v.FC)
+	u.Inline, u.ReadOnly = true, v.FC.ReadOnly
+	return u
+}
+
+// PersistentFCUse returns the use of a persistent volume of the kind fc by a pod.
+func PersistentFCUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly bool) Use {
+	u := fcUse(pod, v.Name, pv.Name, pv.Spec.FC)
+	u.ReadOnly = readOnly
+	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+	return u
+}
+
+// fcUse returns a use. With ports and a LUN, the WWIDs do not count (getWwnsLunWwids upstream).
+func fcUse(pod *v1.Pod, volume, specName string, source *v1.FCVolumeSource) Use {
+	u := Use{UID: string(pod.UID), Volume: volume, SpecName: specName,
+		Source: Source{IsFC: true, Volume: specName}, FSType: source.FSType}
+	if u.FSType == "" {
+		u.FSType = "ext4"
+	}
+	if len(source.TargetWWNs) > 0 && source.Lun != nil {
+		u.Source.WWNs, u.Source.LUN = source.TargetWWNs, *source.Lun
+		u.Unique = fmt.Sprintf("%s/%v:%v", pluginPrefix+fcDir, source.TargetWWNs, *source.Lun)
+		return u
+	}
+	for _, wwid := range source.WWIDs { // as udev has it in its links
+		u.Source.WWIDs = append(u.Source.WWIDs, strings.ReplaceAll(wwid, " ", "_"))
+	}
+	u.Unique = fmt.Sprintf("%s/%v", pluginPrefix+fcDir, source.WWIDs)
+	return u
+}
+
+// What is accepted becomes a part of a path. The API server checks no more than that there are
+// some.
+var (
+	wwnName  = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
+	wwidName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.:+=#@-]{0,127}$`)
+	lunName  = regexp.MustCompile(`-lun-[0-9]+$`)
+)
+
+const wwnsMax = 32
+
+// checkFC returns why a fibre channel disk is none, with the field of the volume.
+func checkFC(s *Source) string {
+	name := strings.TrimPrefix(diskName(s, false), fcDir+"/")
+	isWWN := func(wwn string) bool { return wwnName.MatchString(wwn) }
+	isWWID := func(wwid string) bool { return wwidName.MatchString(wwid) }
+	all := func(names []string, is func(string) bool) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !is(n) })
+	}
+	switch {
+	case len(s.WWNs) == 0 && len(s.WWIDs) == 0:
+		return "fc: no fc disk information found"
+	case len(s.WWNs) > wwnsMax || !all(s.WWNs, isWWN):
+		return fmt.Sprintf("fc.targetWWNs: more than %d, or not hexadecimal numbers", wwnsMax)
+	case s.LUN < 0 || s.LUN > 255:
+		return "fc.lun: not between 0 and 255"
+	case len(s.WWIDs) > wwnsMax || !all(s.WWIDs, isWWID):
+		return fmt.Sprintf("fc.wwids: more than %d, or not the names of disks", wwnsMax)
+	case len(s.WWNs) == 0 && (name == blocksDir || lunName.MatchString(name)):
+		return "fc.wwids: the name of another directory"
+	case len(name) > world.NameBytesMax:
+		return "fc: the names are too long for a directory"
+	}
+	return ""
+}
+
+// fcName returns the name of a fibre channel disk (makePDNameInternal upstream).
+func fcName(s *Source) string {
+	if len(s.WWNs) > 0 {
+		return strings.Join(s.WWNs, "-") + lunPart + strconv.Itoa(int(s.LUN))
+	}
+	return strings.Join(s.WWIDs, "-")
+}
+
+// fcSourceOfName returns what the name of a fibre channel disk says of it (parsePDName upstream).
+func fcSourceOfName(name string) (s Source, isDisk bool) {
+	rest := strings.TrimPrefix(strings.TrimPrefix(name, fcDir+"/"), blocksDir+"/")
+	s = Source{IsFC: true}
+	if at := strings.LastIndex(rest, lunPart); at >= 0 && lunName.MatchString(rest) {
+		lun, err := strconv.ParseInt(rest[at+len(lunPart):], 10, 32)
+		if err != nil {
+			return s, false
+		}
+		s.WWNs, s.LUN = strings.Split(rest[:at], "-"), int32(lun)
+	} else {
+		s.WWIDs = strings.Split(rest, "-")
+	}
+	isBlock := strings.HasPrefix(name, fcDir+"/"+blocksDir+"/")
+	return s, checkFC(&s) == "" && diskName(&s, isBlock) == name
+}
+
+// isSameUnit reports whether two fibre channel disks may be one.
+func isSameUnit(x, y *Source) bool {
+	share := func(x, y []string) bool {
+		return slices.ContainsFunc(x, func(name string) bool { return slices.Contains(y, name) })
+	}
+	return x.LUN == y.LUN && share(x.WWNs, y.WWNs) || share(x.WWIDs, y.WWIDs)
+}
+
+// connectFC takes the next step to a fibre channel disk (searchDisk upstream): unless there is a
+// multipath device over it, the hosts are scanned for it, and then for more paths.
+func (n *Node) connectFC(d *Disk, u *Use, env *Env) time.Time {
+	s, now := &d.Setup, env.Effects.Now()
+	var found []*world.SCSIPath
+	isJoined := false
+	for i := range s.Sessions {
+		if s.Sessions[i].Device.Path != "" {
+			found = append(found, &s.Sessions[i])
+			isJoined = isJoined || s.Sessions[i].Multipath.Path != ""
+		}
+	}
+	switch {
+	case !isJoined && !slices.Contains(s.Scanned, allHosts):
+		s.Scanned, s.DisksUntil = append(s.Scanned, allHosts), now.Add(disksWait)
+		d.noteScan(allHosts, now)
+		d.issue(subjectSetup, scanTimeout, &world.ScanSCSIHosts{Unit: d.Source.unit()}, env)
+		return time.Time{}
+	case len(found) > 0:
+		return n.useDisk(d, u, found, env)
+	case now.Before(s.DisksUntil):
+		return s.look(now)
+	}
+	d.failSetup("WaitForAttach", "no fc disk found", env)
+	return s.Attempts.NotBefore
+}
+
+// scanTimeout has room for all hosts of the node.
+const scanTimeout = 2 * time.Minute
