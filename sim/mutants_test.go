@@ -3204,6 +3204,27 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-300",
 	},
 	{
+		name:     "a take-over: the data of a volume names another one",
+		file:     "core/csi/request.go",
+		old:      "\"specVolID\": p.SpecName, \"volumeHandle\"",
+		new:      "\"specVolID\": v.Handle, \"volumeHandle\"",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
+		name:     "a take-over: the data of a volume is written again",
+		file:     "core/csi/search.go",
+		old:      "return len(read.Files) == 1 && bytes.Equal(",
+		new:      "return len(read.Files) == 2 && bytes.Equal(",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
+		name:     "a take-over: the CSINode loses drivers that have not registered yet",
+		file:     "core/csi/csinode.go",
+		old:      "d != nil && len(d.Sessions) == 0: // it has gone",
+		new:      "d == nil || len(d.Sessions) == 0: // it has gone",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
 		name:     "a take-over: a status without the name of the runtime",
 		file:     "core/statuswrites.go",
 		old:      "!a.knowsRuntime() && len(p.Containers) > 0",

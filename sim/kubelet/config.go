@@ -60,6 +60,7 @@ func (k *Kubelet) containerConfig(p *pod, c *v1.Container, restarts uint32,
 		Annotations: containerAnnotations(p.object, c, restarts),
 		LogPath:     fmt.Sprintf("%s/%d.log", c.Name, restarts),
 		Mounts:      k.mounts(p, c, p.messages[fmt.Sprintf("%s/%d", c.Name, restarts)]),
+		Devices:     k.devices(p, c),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources: k.containerResources(p.object, c),
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
@@ -84,7 +85,8 @@ func (k *Kubelet) mounts(p *pod, c *v1.Container, message string) []*runtimeapi.
 		for i := range p.object.Spec.Volumes {
 			if v := &p.object.Spec.Volumes[i]; v.Name == m.Name {
 				all = append(all, &runtimeapi.Mount{HostPath: k.volumePath(p, v),
-					ContainerPath: m.MountPath, Readonly: m.ReadOnly || hasContent(v)})
+					ContainerPath: m.MountPath, Readonly: m.ReadOnly || hasContent(v) ||
+						p.used[v.Name] != nil && p.used[v.Name].readOnly})
 			}
 		}
 	}
@@ -106,7 +108,11 @@ func (k *Kubelet) messageFile(p *pod, c *v1.Container, restarts uint32) string {
 
 func (k *Kubelet) volumePath(p *pod, v *v1.Volume) string {
 	kind := "empty-dir"
-	switch {
+	switch u := p.used[v.Name]; {
+	case u != nil && u.csi != nil:
+		return k.csiPath(u)
+	case u != nil:
+		return k.nodePath(u)
 	case v.HostPath != nil:
 		return path.Clean(v.HostPath.Path)
 	case v.ConfigMap != nil:
@@ -115,37 +121,72 @@ func (k *Kubelet) volumePath(p *pod, v *v1.Volume) string {
 		kind = "secret"
 	case v.DownwardAPI != nil:
 		kind = "downward-api"
+	case v.Projected != nil:
+		kind = "projected"
 	}
 	return k.dir(p) + "/volumes/kubernetes.io~" + kind + "/" + v.Name
 }
 
-// volumeSteps returns what makes the volumes of a pod. The kubelet notes by an empty file that an
-// emptyDir is ready, and so that of every volume with content.
-func (k *Kubelet) volumeSteps(p *pod) []*step {
-	var steps []*step
+// volumeStep returns what the volumes of a pod need next; nil if it has all of them.
+func (k *Kubelet) volumeStep(p *pod) *step {
 	for i := range p.object.Spec.Volumes {
 		v := &p.object.Spec.Volumes[i]
-		if v.HostPath != nil {
-			continue
+		w := (*step)(nil)
+		switch {
+		case isBacked(v):
+			w = k.setUpStep(p, v)
+		case v.HostPath == nil:
+			w = p.once(k.volumeSteps(p, v)...)
 		}
-		at, name := k.volumePath(p, v), v.Name
-		steps = append(steps, mkdir(path.Dir(at), 0o750))
-		if v.EmptyDir != nil && v.EmptyDir.Medium == "" || v.ConfigMap != nil {
-			steps = append(steps, mkdir(at, 0o777))
-		} else {
-			steps = append(steps, &step{"mount " + name, world.PortFS,
-				&world.MountMemory{Path: at, Mode: 0o1777, BytesMax: k.opts.MemoryBytes}})
+		if w != nil {
+			return w
 		}
-		if hasContent(v) {
-			name = "wrapped_" + name
-			steps = append(steps, &step{"content " + v.Name, world.PortFS,
-				&world.WriteDir{Path: at, Files: k.content(p, v)}})
-		}
-		meta := k.dir(p) + "/plugins/kubernetes.io~empty-dir/" + name
-		steps = append(steps, mkdir(meta, 0o750), &step{"ready " + name, world.PortFS,
-			&world.WriteFile{Path: meta + "/ready", Mode: 0o640, Volatile: true}})
 	}
-	return steps
+	return nil
+}
+
+// volumeSteps returns what makes a volume that the node fills. The kubelet notes by an empty file
+// that an emptyDir is ready, and so that of every volume with content.
+func (k *Kubelet) volumeSteps(p *pod, v *v1.Volume) []*step {
+	at, name := k.volumePath(p, v), v.Name
+	if w := p.once(k.tokenSteps(p, v)...); w != nil {
+		return []*step{w}
+	}
+	steps := []*step{mkdir(path.Dir(at), 0o750)}
+	if v.EmptyDir != nil && v.EmptyDir.Medium == "" || v.ConfigMap != nil {
+		steps = append(steps, mkdir(at, 0o777))
+	} else {
+		steps = append(steps, &step{"mount " + name, world.PortFS,
+			&world.MountMemory{Path: at, Mode: 0o1777, BytesMax: k.opts.MemoryBytes}})
+	}
+	if hasContent(v) {
+		name = "wrapped_" + name
+		steps = append(steps, &step{"content " + v.Name, world.PortFS,
+			&world.WriteDir{Path: at, Files: k.content(p, v)}})
+	}
+	meta := k.dir(p) + "/plugins/kubernetes.io~empty-dir/" + name
+	return append(steps, mkdir(meta, 0o750), &step{"ready " + name, world.PortFS,
+		&world.WriteFile{Path: meta + "/ready", Mode: 0o640, Volatile: true}})
+}
+
+// devices returns the devices that a container gets (makeBlockVolumes in kubelet_pods.go).
+func (k *Kubelet) devices(p *pod, c *v1.Container) []*runtimeapi.Device {
+	var all []*runtimeapi.Device
+	for _, d := range c.VolumeDevices {
+		for i := range p.object.Spec.Volumes {
+			v := &p.object.Spec.Volumes[i]
+			if v.Name != d.Name {
+				continue
+			}
+			permissions := "mrw"
+			if p.used[v.Name].readOnly {
+				permissions = "r"
+			}
+			all = append(all, &runtimeapi.Device{HostPath: k.volumePath(p, v),
+				ContainerPath: d.DevicePath, Permissions: permissions})
+		}
+	}
+	return all
 }
 
 // content returns the files of a volume.
@@ -155,6 +196,8 @@ func (k *Kubelet) content(p *pod, v *v1.Volume) []world.DirFile {
 		files = append(files, world.DirFile{Path: name, Data: data, Mode: 0o644})
 	}
 	switch {
+	case v.Projected != nil:
+		return k.projected(p, v)
 	case v.ConfigMap != nil:
 		o := k.opts.Server.Object(world.ResourceConfigMaps, p.object.Namespace, v.ConfigMap.Name)
 		for _, key := range sortedKeys(o.ConfigMap.Data) {

@@ -31,12 +31,16 @@ type pod struct {
 	hookEnded map[string]time.Time     // preStop hooks, by run
 	ip        string
 	written   *v1.PodStatus
+	used      map[string]*usedVolume // volumes that something backs, by name
+	using     *sharedVolume          // whose step is under way
+	tokens    map[string]string      // by volume and path
 }
 
 func newPod() *pod {
 	return &pod{done: map[string]bool{}, backoff: map[string]time.Duration{},
 		messages: map[string]string{}, probedAt: map[string]time.Time{}, passed: map[string]bool{},
-		hookEnded: map[string]time.Time{}}
+		hookEnded: map[string]time.Time{}, used: map[string]*usedVolume{},
+		tokens: map[string]string{}}
 }
 
 func compareNames(a, b *v1.Pod) int {
@@ -159,7 +163,7 @@ func (k *Kubelet) prepareStep(p *pod, s *state) *step {
 		k.cgroupStep(p)); w != nil {
 		return w
 	}
-	if w := p.once(k.volumeSteps(p)...); w != nil {
+	if w := k.volumeStep(p); w != nil {
 		return w
 	}
 	if s.isReady() {
@@ -292,6 +296,11 @@ func (k *Kubelet) removeStep(p *pod, c *runtime.Container) *step {
 func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 	kind, rest, _ := strings.Cut(key, " ")
 	now := k.opts.Agenda.Now()
+	if s := p.using; s != nil { // a step of a volume
+		p.using, s.busy = nil, false
+		s.done[key] = ev.Err == nil
+		return
+	}
 	switch kind {
 	case "probe":
 		p.passed[rest] = succeeded(ev)
@@ -309,6 +318,8 @@ func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 		if body.Image != nil {
 			k.images[rest] = body.Image.Id
 		}
+	case *world.TokenCreated:
+		p.tokens[rest] = body.Token
 	case *runtimeapi.CreateContainerResponse:
 		name, attempt, _ := strings.Cut(rest, "/")
 		if attempt != "0" { // the first restart does not wait
