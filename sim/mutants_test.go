@@ -3211,13 +3211,6 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
-		name:     "a take-over: the data of a volume is written again",
-		file:     "core/csi/search.go",
-		old:      "return len(read.Files) == 1 && bytes.Equal(",
-		new:      "return len(read.Files) == 2 && bytes.Equal(",
-		scenario: "take-over", seeds: "1-100",
-	},
-	{
 		name:     "a take-over: the CSINode loses drivers that have not registered yet",
 		file:     "core/csi/csinode.go",
 		old:      "d != nil && len(d.Sessions) == 0: // it has gone",

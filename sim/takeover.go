@@ -47,6 +47,10 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 	for _, p := range ports {
 		p.Disconnect()
 	}
+	if t.Reboot {
+		r.troubled = true
+		r.rebootMachine(t.Down)
+	}
 }
 
 // backOracle is the name under which a run fails if a kubelet that comes back would change what the
@@ -110,6 +114,7 @@ func (r *run) kubeletNode() kubelet.Node {
 	n := kubelet.Node{
 		Name: plan.NodeName, IP: plan.NodeIP, RootDir: plan.RootDir, LogsDir: config.PodLogsDir,
 		LinksDir: corelogs.LinksDirDefault, CPUs: node.CPUCount(), MemoryBytes: node.MemoryBytes(),
+		Systemd: node.SystemdCgroups,
 		PidsMax: max(0, *config.PodPidsLimit), Search: []string{"lab.test", "old.test"},
 		Servers: []string{"192.168.7.2", "192.168.7.3"}, Extra: []string{"timeout:2", "ndots:2"},
 	}

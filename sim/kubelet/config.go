@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,7 +29,7 @@ func (k *Kubelet) sandboxConfig(p *pod, attempt uint32) *runtimeapi.PodSandboxCo
 		LogDirectory: k.logDir(p), Labels: podLabels(p.object), Annotations: podAnnotations(p),
 		DnsConfig: &runtimeapi.DNSConfig{Servers: k.opts.Servers, Searches: k.opts.Search,
 			Options: k.opts.Extra},
-		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + k.cgroup(p),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: k.cgroupParent(p),
 			SecurityContext: context, Resources: podResources(p.object)},
 	}
 	if !spec.HostNetwork {
@@ -250,10 +251,27 @@ func (k *Kubelet) cgroup(p *pod) string {
 	return "kubepods/besteffort/pod" + string(p.object.UID)
 }
 
+// cgroupParent returns the cgroup of a pod as the runtime gets it; of systemd, with the slices that
+// it is in (ToSystemd in pkg/kubelet/cm/cgroup_manager_linux.go).
+func (k *Kubelet) cgroupParent(p *pod) string {
+	if !k.opts.Systemd {
+		return "/" + k.cgroup(p)
+	}
+	at, slice := "", ""
+	for _, name := range strings.Split(k.cgroup(p), "/") {
+		if slice != "" {
+			slice += "-"
+		}
+		slice += strings.ReplaceAll(name, "-", "_")
+		at += "/" + slice + ".slice"
+	}
+	return at
+}
+
 // cgroupStep makes the cgroup of a pod, with its limits.
 func (k *Kubelet) cgroupStep(p *pod) *step {
 	r := podResources(p.object)
-	set := &world.SetCgroup{Path: k.cgroup(p), CPUShares: uint64(r.CpuShares),
+	set := &world.SetCgroup{Path: k.cgroup(p), Systemd: k.opts.Systemd, CPUShares: uint64(r.CpuShares),
 		CPUQuota: r.CpuQuota, MemoryBytes: r.MemoryLimitInBytes, PidsMax: k.opts.PidsMax}
 	if set.CPUQuota > 0 {
 		set.CPUPeriod = uint64(r.CpuPeriod)
@@ -340,11 +358,13 @@ func (k *Kubelet) tiers() []any {
 		}
 		return limits
 	}
+	systemd := k.opts.Systemd
 	return []any{
-		&world.SetCgroup{Path: "kubepods", CPUShares: uint64(k.opts.CPUs) * 1024,
+		&world.SetCgroup{Path: "kubepods", Systemd: systemd, CPUShares: uint64(k.opts.CPUs) * 1024,
 			MemoryBytes: k.opts.MemoryBytes, HugePages: pages(math.MaxInt64)},
-		&world.SetCgroup{Path: "kubepods/burstable", CPUShares: uint64(k.opts.CPUs) * 1024,
+		&world.SetCgroup{Path: "kubepods/burstable", Systemd: systemd,
+			CPUShares: uint64(k.opts.CPUs) * 1024, HugePages: pages(-1)},
+		&world.SetCgroup{Path: "kubepods/besteffort", Systemd: systemd, CPUShares: 2,
 			HugePages: pages(-1)},
-		&world.SetCgroup{Path: "kubepods/besteffort", CPUShares: 2, HugePages: pages(-1)},
 	}
 }

@@ -22,6 +22,7 @@ type Node struct {
 	MemoryBytes            int64
 	PidsMax                int64    // of a pod
 	PageSizes              []int64  // of huge pages
+	Systemd                bool     // makes the cgroups
 	Search, Servers, Extra []string // of the resolv.conf of pods: domains, servers, options
 }
 

@@ -126,6 +126,9 @@ func (k *Kubelet) nextStep(p *pod) *step {
 			return s
 		}
 	}
+	if w := k.postStartStep(p, s); w != nil {
+		return w
+	}
 	if w := k.statusStep(p, s); w != nil {
 		return w
 	}
@@ -387,6 +390,25 @@ func (k *Kubelet) probeWhenDue(p *pod, s *state, probe *v1.Probe, key string,
 	p.probedAt[key] = now
 	return k.handlerStep("probe "+key, s, c.ID, probe.Exec, probe.HTTPGet,
 		int64(probe.TimeoutSeconds))
+}
+
+// postStartStep runs the postStart hook of a container that has been started. The pod gets nothing
+// else meanwhile, not even a status. A kubelet that ends within a hook never runs it again: its
+// next life finds a running container (startContainer in pkg/kubelet/kuberuntime).
+func (k *Kubelet) postStartStep(p *pod, s *state) *step {
+	for _, list := range [][]v1.Container{p.object.Spec.InitContainers, p.object.Spec.Containers} {
+		for i := range list {
+			hook := list[i].Lifecycle
+			now, _ := s.newest(list[i].Name)
+			if hook == nil || hook.PostStart == nil || !isRunning(now) {
+				continue
+			}
+			if key := "after " + now.ID; p.hookEnded[key].IsZero() {
+				return k.handlerStep("hook "+key, s, now.ID, hook.PostStart.Exec, hook.PostStart.HTTPGet, 0)
+			}
+		}
+	}
+	return nil
 }
 
 // handlerStep runs the command of a probe or hook in a container, or sends its request.

@@ -82,5 +82,6 @@ func (k *Kubelet) cleanUpStep(p *pod, s *state) *step {
 	return p.once(&step{"unmounted", world.PortFS, &world.Unmount{Path: k.dir(p)}},
 		&step{"volumes", world.PortFS, &world.RemoveTree{Path: k.dir(p) + "/volumes"}},
 		mkdir(k.dir(p)+"/volumes", 0o750),
-		&step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p)}})
+		&step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p),
+			Systemd: k.opts.Systemd}})
 }

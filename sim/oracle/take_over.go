@@ -254,6 +254,12 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent && !t.old[f.ContainerID] {
 			return "a run of container " + f.Container + " was removed"
 		}
+	case truth.HandlerRequested:
+		c := m.containers[f.ContainerID]
+		h := c.handlerOfFact(f)
+		if h != nil && h.kind == postStartHook && !c.startedAt.IsZero() && c.startedAt.Before(o.at) {
+			return "container " + f.Container + " had its postStart hook again"
+		}
 	case truth.CgroupRemoved:
 		if !t.isRestless {
 			return "its cgroup was removed"
