@@ -3218,6 +3218,20 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
+		name:     "a take-over: host IDs are given before those of a kubelet's pods are known",
+		file:     "core/pods.go",
+		old:      "return other != uid && a.state.Pods[other].MayHaveUnknownIDs()",
+		new:      "return other == uid && a.state.Pods[other].MayHaveUnknownIDs()",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
+		name:     "a take-over: host IDs are not recorded for a kubelet",
+		file:     "core/pod/userns.go",
+		old:      "if p.IDs.IsEmpty() || p.IDs == r.IDs || !p.hasDir()",
+		new:      "if !p.IDs.IsEmpty() || p.IDs == r.IDs || !p.hasDir()",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
 		name:     "a take-over: a status without the name of the runtime",
 		file:     "core/statuswrites.go",
 		old:      "!a.knowsRuntime() && len(p.Containers) > 0",

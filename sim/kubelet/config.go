@@ -20,7 +20,7 @@ import (
 // sandboxConfig returns the configuration of a sandbox of a pod.
 func (k *Kubelet) sandboxConfig(p *pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 	spec := &p.object.Spec
-	context := &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(spec),
+	context := &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: p.namespaces(),
 		Seccomp: &runtimeapi.SecurityProfile{
 			ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}}
 	config := &runtimeapi.PodSandboxConfig{
@@ -38,8 +38,10 @@ func (k *Kubelet) sandboxConfig(p *pod, attempt uint32) *runtimeapi.PodSandboxCo
 	return config
 }
 
-func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
-	option := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+func (p *pod) namespaces() *runtimeapi.NamespaceOption {
+	spec := &p.object.Spec
+	option := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER,
+		UsernsOptions: p.users()}
 	if spec.HostNetwork {
 		option.Network = runtimeapi.NamespaceMode_NODE
 	}
@@ -65,7 +67,7 @@ func (k *Kubelet) containerConfig(p *pod, c *v1.Container, restarts uint32,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources: k.containerResources(p.object, c),
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-				NamespaceOptions: namespaces(&p.object.Spec),
+				NamespaceOptions: p.namespaces(),
 				Seccomp: &runtimeapi.SecurityProfile{
 					ProfileType: runtimeapi.SecurityProfile_Unconfined},
 				MaskedPaths: []string{"/proc/kcore"}, ReadonlyPaths: []string{"/proc/sys"},

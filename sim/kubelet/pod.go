@@ -34,6 +34,7 @@ type pod struct {
 	used      map[string]*usedVolume // volumes that something backs, by name
 	using     *sharedVolume          // whose step is under way
 	tokens    map[string]string      // by volume and path
+	firstID   uint32                 // of the user namespace; zero: none
 }
 
 func newPod() *pod {
@@ -163,7 +164,7 @@ func mkdir(dir string, mode uint32) *step {
 func (k *Kubelet) prepareStep(p *pod, s *state) *step {
 	dir := k.dir(p)
 	if w := p.once(mkdir(dir, 0o750), mkdir(dir+"/volumes", 0o750), mkdir(dir+"/plugins", 0o750),
-		k.cgroupStep(p)); w != nil {
+		k.idsStep(p), k.cgroupStep(p)); w != nil {
 		return w
 	}
 	if w := k.volumeStep(p); w != nil {

@@ -63,6 +63,7 @@ func Read(l *Left) []string {
 	problems = append(problems, l.idleManagerProblems()...)
 	problems = append(problems, l.directoryProblems(pods)...)
 	problems = append(problems, l.volumeProblems(pods)...)
+	problems = append(problems, l.idsProblems()...)
 	if l.IsSettled {
 		problems = append(problems, l.sandboxProblems(pods)...)
 		problems = append(problems, l.mirrorProblems()...)

@@ -83,5 +83,5 @@ func (k *Kubelet) cleanUpStep(p *pod, s *state) *step {
 		&step{"volumes", world.PortFS, &world.RemoveTree{Path: k.dir(p) + "/volumes"}},
 		mkdir(k.dir(p)+"/volumes", 0o750),
 		&step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p),
-			Systemd: k.opts.Systemd}})
+			Systemd: k.opts.Systemd}}, k.releaseIDsStep(p))
 }
