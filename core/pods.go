@@ -276,6 +276,7 @@ func (a *Agent) podEnvFor(p *pod.Pod) *pod.Env {
 			}},
 			Devices: a.podDevices(), Disks: a.podDisks(),
 			Runtime: &a.state.Runtime, Enqueue: a.queue.enqueue, AllocatedIDs: a.allocatedIDRanges,
+			AreIDsKnown:          a.areIDsKnown,
 			MustWaitForTier:      a.mustWaitForTier,
 			ObjectOwner:          a.objectOwner,
 			RecordedAmounts:      a.state.Allocation.RecordedAmounts,
@@ -334,6 +335,13 @@ func (a *Agent) isNameTaken(p *pod.Pod) bool {
 		}
 	}
 	return a.isNameSetAside(p.FullName())
+}
+
+// areIDsKnown reports whether the ranges of host IDs of all pods but one are known.
+func (a *Agent) areIDsKnown(uid string) bool {
+	return !slices.ContainsFunc(a.podUIDs, func(other string) bool {
+		return other != uid && a.state.Pods[other].MayHaveUnknownIDs()
+	})
 }
 
 // allocatedIDRanges returns the ranges of host IDs that are allocated to other pods than the one

@@ -23,14 +23,14 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 		Node: r.kubeletNode(), Agenda: r.agenda, Runtime: r.runtime, Disk: r.disk, Server: r.server,
 		Do: map[world.PortName]func(world.Effect){
 			world.PortCRI: r.runtime.Do, world.PortFS: r.disk.Do, world.PortHost: r.host.Do,
-			world.PortNetwork: r.network.Do, world.PortAPI: r.server.Do,
+			world.PortNetwork: r.network.Do, world.PortAPI: r.server.Do, world.PortCSI: r.drivers.Do,
 		},
-		Static: r.staticOfKubelet,
+		Static: r.staticOfKubelet, Drivers: r.drivers.Running,
 	})
 	ports := []interface {
 		Connect(func(world.Event))
 		Disconnect()
-	}{r.runtime, r.disk, r.network, r.host, r.server}
+	}{r.runtime, r.disk, r.network, r.host, r.server, r.drivers}
 	for _, p := range ports {
 		p.Connect(k.Deliver)
 	}
@@ -47,6 +47,10 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 	for _, p := range ports {
 		p.Disconnect()
 	}
+	if t.Reboot {
+		r.troubled = true
+		r.rebootMachine(t.Down)
+	}
 }
 
 // backOracle is the name under which a run fails if a kubelet that comes back would change what the
@@ -59,7 +63,14 @@ func (r *run) checkBack(isSettled bool) {
 		return
 	}
 	left := &kubelet.Left{Node: r.kubeletNode(), Static: r.staticOfKubelet(), ReadFile: r.read,
-		List: r.disk.List, IsSettled: isSettled}
+		List: r.disk.List, IsSettled: isSettled, IsMounted: func(path string) bool {
+			_, isMounted := r.disk.MountedAt(path)
+			return isMounted
+		},
+		VolumeOf: func(p *v1.Pod, v *v1.Volume) *v1.PersistentVolume {
+			pv, _ := r.volumeOf(p, v)
+			return pv
+		}}
 	left.Sandboxes, left.Containers = r.runtime.Statuses()
 	for _, o := range r.server.Objects(world.ResourcePods) {
 		left.Pods = append(left.Pods, o.Pod)
@@ -103,6 +114,7 @@ func (r *run) kubeletNode() kubelet.Node {
 	n := kubelet.Node{
 		Name: plan.NodeName, IP: plan.NodeIP, RootDir: plan.RootDir, LogsDir: config.PodLogsDir,
 		LinksDir: corelogs.LinksDirDefault, CPUs: node.CPUCount(), MemoryBytes: node.MemoryBytes(),
+		Systemd: node.SystemdCgroups,
 		PidsMax: max(0, *config.PodPidsLimit), Search: []string{"lab.test", "old.test"},
 		Servers: []string{"192.168.7.2", "192.168.7.3"}, Extra: []string{"timeout:2", "ndots:2"},
 	}

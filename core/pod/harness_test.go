@@ -48,8 +48,9 @@ func newHarness(t *testing.T, p *Pod) *harness {
 		Node: &Node{Node: criconfig.Node{PodsDir: "/pods", LogsDir: "/logs",
 			IPs: []string{"192.0.2.1"}}, RuntimeTimeout: 2 * time.Minute,
 			BackoffMax: 5 * time.Minute},
-		Effects: &op.Effects{},
-		Enqueue: func(timer.Key) {}, ObjectOwner: func(string) string { return "" },
+		Effects:     &op.Effects{},
+		AreIDsKnown: func(string) bool { return true },
+		Enqueue:     func(timer.Key) {}, ObjectOwner: func(string) string { return "" },
 	}}
 	r.putImage()
 	return r

@@ -83,6 +83,8 @@ type Env struct {
 	// AllocatedIDs returns the ranges of host IDs that are allocated to other pods than the one with
 	// the UID. Without sandboxes, ranges that only a sandbox has are left out.
 	AllocatedIDs func(uid string, sandboxes bool) []userns.Range
+	// AreIDsKnown reports whether the ranges of all other pods are known.
+	AreIDsKnown func(uid string) bool
 	// ObjectOwner returns the UID of the pod that has the sandbox or container with an ID; empty if
 	// none is known.
 	ObjectOwner func(id string) string

@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/core/shutdown"
+	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
 )
 
@@ -29,6 +30,13 @@ type Record struct {
 	Containers  []ContainerRecord `json:"containers,omitempty"`
 	Termination *Termination      `json:"termination,omitempty"`
 	Round       int               `json:"round,omitempty"`
+
+	// IDs is the range in the file of the pod's user namespace, as this agent knows it, and
+	// WritingIDs that of the write in flight.
+	IDs          userns.Range `json:"ids,omitzero"`
+	WritingIDs   userns.Range `json:"writingIDs,omitzero"`
+	IDsNotBefore time.Time    `json:"idsNotBefore,omitzero"` // of a write after a failure
+	IDsRead      bool         `json:"idsRead,omitempty"`     // the file, that may be a kubelet's
 
 	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
 	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
@@ -112,6 +120,7 @@ func (p *Pod) persistRecord(env *Env, w *wakeTimer) {
 		current.End.isRecordedAs(r.Termination) && current.Round == r.Round
 	if isCurrent && r.Failures == 0 { // after a failed write the content of the file is not known
 		p.Reported.forget()
+		p.recordIDs(env, w)
 		return
 	}
 	if !p.hasDir() {
@@ -150,6 +159,9 @@ func (p *Pod) handleRecordCompletion(r op.Record, ev world.Event, env *Env) {
 	switch {
 	case r.Call == "MakeDir" && ev.Err == nil:
 		p.DirCreated, p.Record.DirMissing = true, false
+		return
+	case r.Call == "ReadFiles" && p.Record.Loaded:
+		p.handleIDsRead(ev)
 		return
 	case r.Call != "ReadFiles":
 		p.handleRecordWritten(ev, env)
@@ -203,6 +215,10 @@ func (c *recordContent) decode(data []byte) error {
 }
 
 func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
+	if !p.Record.WritingIDs.IsEmpty() {
+		p.handleIDsWritten(ev, env)
+		return
+	}
 	written := p.Record.Writing
 	p.Record.Writing = nil
 	if ev.Err != nil {

@@ -1,7 +1,9 @@
 package pod
 
 import (
+	"bytes"
 	"strconv"
+	"time"
 
 	"seedlet.dev/core/userns"
 	"seedlet.dev/world"
@@ -51,6 +53,63 @@ func (p *Pod) hasMatchingIDs(s *Sandbox, env *Env) bool {
 	return !s.IDs.IsEmpty() && p.IDs == s.IDs
 }
 
+// MayHaveUnknownIDs reports whether a sandbox of the pod may have a range that is not known:
+// another agent has created it, and it is not inspected yet. Only an annotation of Seedlet says
+// more.
+func (p *Pod) MayHaveUnknownIDs() bool {
+	s := p.CurrentSandbox()
+	return s != nil && s.Ready && (p.Spec == nil || !p.areIDsKnown(s)) && s.IDs.IsEmpty() &&
+		!s.Inspected
+}
+
+// idsPeriod is how often a pod looks whether the ranges of all others are known.
+const idsPeriod = time.Second
+
+// recordIDs writes the range of the pod into its directory, for a kubelet that takes the node over.
+func (p *Pod) recordIDs(env *Env, w *wakeTimer) {
+	r := &p.Record
+	if p.IDs.IsEmpty() || p.IDs == r.IDs || !p.hasDir() || env.CleanupInProgress ||
+		w.waitUntil(r.IDsNotBefore) {
+		return
+	}
+	path := p.dir(env.Node) + "/" + userns.FileName
+	if r.LookedFor && !r.IDsRead {
+		r.Op = env.Effects.Issue(p.Key(), recordSubject, fsTimeout, &world.ReadFiles{Path: path,
+			FilesMax: 1, BytesMax: recordBytesMax})
+		return
+	}
+	r.WritingIDs = p.IDs
+	r.Op = env.Effects.Issue(p.Key(), recordSubject, fsTimeout, &world.WriteFile{
+		Path: path, Data: p.IDs.File(), Mode: recordPermission})
+}
+
+// handleIDsRead notes whether the file has the range already. If it cannot be read it is written.
+func (p *Pod) handleIDsRead(ev world.Event) {
+	p.Record.IDsRead = true
+	read, ok := ev.Body.(*world.FilesRead)
+	if ok && len(read.Files) == 1 && read.Files[0].Err == nil &&
+		bytes.Equal(read.Files[0].Data, p.IDs.File()) {
+		p.Record.IDs = p.IDs
+	}
+}
+
+// handleIDsWritten handles the completion of recordIDs. Only a kubelet misses the file.
+func (p *Pod) handleIDsWritten(ev world.Event, env *Env) {
+	r := &p.Record
+	if ev.Err == nil {
+		r.IDs, r.IDsNotBefore = r.WritingIDs, time.Time{}
+	} else {
+		if r.IDsNotBefore.IsZero() {
+			env.Effects.Log(world.LevelWarning, "the host IDs of a pod cannot be recorded for a kubelet",
+				"pod", p.FullName(), "podUID", p.UID, "err", ev.Err.Message)
+		}
+		r.IDsNotBefore = ev.Time.Add(idsRetry)
+	}
+	r.WritingIDs = userns.Range{}
+}
+
+const idsRetry = time.Minute
+
 // allocateIDs allocates the range of host IDs that a new sandbox needs, and reports whether the
 // sandbox can be created now.
 func (p *Pod) allocateIDs(name string, env *Env, w *wakeTimer) bool {
@@ -60,6 +119,10 @@ func (p *Pod) allocateIDs(name string, env *Env, w *wakeTimer) bool {
 	}
 	if env.Runtime.AsOf.IsZero() {
 		return false // the status request for the runtime's features is in flight
+	}
+	if !env.AreIDsKnown(p.UID) {
+		w.waitUntil(env.Effects.Now().Add(idsPeriod))
+		return false
 	}
 	problem := ""
 	allocated := env.AllocatedIDs(p.UID, true)

@@ -14,6 +14,7 @@
 package csi
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -123,6 +124,15 @@ func (d *Drivers) LosePower() {
 	for _, v := range d.volumes { //ordered: each for itself
 		v.blockStagedAt = nil
 	}
+}
+
+// Running returns the drivers of which a process runs, in order of their endpoints.
+func (d *Drivers) Running() []world.CSIDriver {
+	var all []world.CSIDriver
+	for _, endpoint := range slices.Sorted(maps.Keys(d.running)) {
+		all = append(all, world.CSIDriver{Name: d.running[endpoint].name, Endpoint: endpoint})
+	}
+	return all
 }
 
 func (d *Drivers) record(kind truth.Kind, p *process) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,7 +20,7 @@ import (
 // sandboxConfig returns the configuration of a sandbox of a pod.
 func (k *Kubelet) sandboxConfig(p *pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 	spec := &p.object.Spec
-	context := &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: namespaces(spec),
+	context := &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: p.namespaces(),
 		Seccomp: &runtimeapi.SecurityProfile{
 			ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}}
 	config := &runtimeapi.PodSandboxConfig{
@@ -28,7 +29,7 @@ func (k *Kubelet) sandboxConfig(p *pod, attempt uint32) *runtimeapi.PodSandboxCo
 		LogDirectory: k.logDir(p), Labels: podLabels(p.object), Annotations: podAnnotations(p),
 		DnsConfig: &runtimeapi.DNSConfig{Servers: k.opts.Servers, Searches: k.opts.Search,
 			Options: k.opts.Extra},
-		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + k.cgroup(p),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: k.cgroupParent(p),
 			SecurityContext: context, Resources: podResources(p.object)},
 	}
 	if !spec.HostNetwork {
@@ -37,8 +38,10 @@ func (k *Kubelet) sandboxConfig(p *pod, attempt uint32) *runtimeapi.PodSandboxCo
 	return config
 }
 
-func namespaces(spec *v1.PodSpec) *runtimeapi.NamespaceOption {
-	option := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
+func (p *pod) namespaces() *runtimeapi.NamespaceOption {
+	spec := &p.object.Spec
+	option := &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER,
+		UsernsOptions: p.users()}
 	if spec.HostNetwork {
 		option.Network = runtimeapi.NamespaceMode_NODE
 	}
@@ -60,10 +63,11 @@ func (k *Kubelet) containerConfig(p *pod, c *v1.Container, restarts uint32,
 		Annotations: containerAnnotations(p.object, c, restarts),
 		LogPath:     fmt.Sprintf("%s/%d.log", c.Name, restarts),
 		Mounts:      k.mounts(p, c, p.messages[fmt.Sprintf("%s/%d", c.Name, restarts)]),
+		Devices:     k.devices(p, c),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources: k.containerResources(p.object, c),
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
-				NamespaceOptions: namespaces(&p.object.Spec),
+				NamespaceOptions: p.namespaces(),
 				Seccomp: &runtimeapi.SecurityProfile{
 					ProfileType: runtimeapi.SecurityProfile_Unconfined},
 				MaskedPaths: []string{"/proc/kcore"}, ReadonlyPaths: []string{"/proc/sys"},
@@ -84,7 +88,8 @@ func (k *Kubelet) mounts(p *pod, c *v1.Container, message string) []*runtimeapi.
 		for i := range p.object.Spec.Volumes {
 			if v := &p.object.Spec.Volumes[i]; v.Name == m.Name {
 				all = append(all, &runtimeapi.Mount{HostPath: k.volumePath(p, v),
-					ContainerPath: m.MountPath, Readonly: m.ReadOnly || hasContent(v)})
+					ContainerPath: m.MountPath, Readonly: m.ReadOnly || hasContent(v) ||
+						p.used[v.Name] != nil && p.used[v.Name].readOnly})
 			}
 		}
 	}
@@ -106,7 +111,11 @@ func (k *Kubelet) messageFile(p *pod, c *v1.Container, restarts uint32) string {
 
 func (k *Kubelet) volumePath(p *pod, v *v1.Volume) string {
 	kind := "empty-dir"
-	switch {
+	switch u := p.used[v.Name]; {
+	case u != nil && u.csi != nil:
+		return k.csiPath(u)
+	case u != nil:
+		return k.nodePath(u)
 	case v.HostPath != nil:
 		return path.Clean(v.HostPath.Path)
 	case v.ConfigMap != nil:
@@ -115,37 +124,72 @@ func (k *Kubelet) volumePath(p *pod, v *v1.Volume) string {
 		kind = "secret"
 	case v.DownwardAPI != nil:
 		kind = "downward-api"
+	case v.Projected != nil:
+		kind = "projected"
 	}
 	return k.dir(p) + "/volumes/kubernetes.io~" + kind + "/" + v.Name
 }
 
-// volumeSteps returns what makes the volumes of a pod. The kubelet notes by an empty file that an
-// emptyDir is ready, and so that of every volume with content.
-func (k *Kubelet) volumeSteps(p *pod) []*step {
-	var steps []*step
+// volumeStep returns what the volumes of a pod need next; nil if it has all of them.
+func (k *Kubelet) volumeStep(p *pod) *step {
 	for i := range p.object.Spec.Volumes {
 		v := &p.object.Spec.Volumes[i]
-		if v.HostPath != nil {
-			continue
+		w := (*step)(nil)
+		switch {
+		case isBacked(v):
+			w = k.setUpStep(p, v)
+		case v.HostPath == nil:
+			w = p.once(k.volumeSteps(p, v)...)
 		}
-		at, name := k.volumePath(p, v), v.Name
-		steps = append(steps, mkdir(path.Dir(at), 0o750))
-		if v.EmptyDir != nil && v.EmptyDir.Medium == "" || v.ConfigMap != nil {
-			steps = append(steps, mkdir(at, 0o777))
-		} else {
-			steps = append(steps, &step{"mount " + name, world.PortFS,
-				&world.MountMemory{Path: at, Mode: 0o1777, BytesMax: k.opts.MemoryBytes}})
+		if w != nil {
+			return w
 		}
-		if hasContent(v) {
-			name = "wrapped_" + name
-			steps = append(steps, &step{"content " + v.Name, world.PortFS,
-				&world.WriteDir{Path: at, Files: k.content(p, v)}})
-		}
-		meta := k.dir(p) + "/plugins/kubernetes.io~empty-dir/" + name
-		steps = append(steps, mkdir(meta, 0o750), &step{"ready " + name, world.PortFS,
-			&world.WriteFile{Path: meta + "/ready", Mode: 0o640, Volatile: true}})
 	}
-	return steps
+	return nil
+}
+
+// volumeSteps returns what makes a volume that the node fills. The kubelet notes by an empty file
+// that an emptyDir is ready, and so that of every volume with content.
+func (k *Kubelet) volumeSteps(p *pod, v *v1.Volume) []*step {
+	at, name := k.volumePath(p, v), v.Name
+	if w := p.once(k.tokenSteps(p, v)...); w != nil {
+		return []*step{w}
+	}
+	steps := []*step{mkdir(path.Dir(at), 0o750)}
+	if v.EmptyDir != nil && v.EmptyDir.Medium == "" || v.ConfigMap != nil {
+		steps = append(steps, mkdir(at, 0o777))
+	} else {
+		steps = append(steps, &step{"mount " + name, world.PortFS,
+			&world.MountMemory{Path: at, Mode: 0o1777, BytesMax: k.opts.MemoryBytes}})
+	}
+	if hasContent(v) {
+		name = "wrapped_" + name
+		steps = append(steps, &step{"content " + v.Name, world.PortFS,
+			&world.WriteDir{Path: at, Files: k.content(p, v)}})
+	}
+	meta := k.dir(p) + "/plugins/kubernetes.io~empty-dir/" + name
+	return append(steps, mkdir(meta, 0o750), &step{"ready " + name, world.PortFS,
+		&world.WriteFile{Path: meta + "/ready", Mode: 0o640, Volatile: true}})
+}
+
+// devices returns the devices that a container gets (makeBlockVolumes in kubelet_pods.go).
+func (k *Kubelet) devices(p *pod, c *v1.Container) []*runtimeapi.Device {
+	var all []*runtimeapi.Device
+	for _, d := range c.VolumeDevices {
+		for i := range p.object.Spec.Volumes {
+			v := &p.object.Spec.Volumes[i]
+			if v.Name != d.Name {
+				continue
+			}
+			permissions := "mrw"
+			if p.used[v.Name].readOnly {
+				permissions = "r"
+			}
+			all = append(all, &runtimeapi.Device{HostPath: k.volumePath(p, v),
+				ContainerPath: d.DevicePath, Permissions: permissions})
+		}
+	}
+	return all
 }
 
 // content returns the files of a volume.
@@ -155,6 +199,8 @@ func (k *Kubelet) content(p *pod, v *v1.Volume) []world.DirFile {
 		files = append(files, world.DirFile{Path: name, Data: data, Mode: 0o644})
 	}
 	switch {
+	case v.Projected != nil:
+		return k.projected(p, v)
 	case v.ConfigMap != nil:
 		o := k.opts.Server.Object(world.ResourceConfigMaps, p.object.Namespace, v.ConfigMap.Name)
 		for _, key := range sortedKeys(o.ConfigMap.Data) {
@@ -207,10 +253,27 @@ func (k *Kubelet) cgroup(p *pod) string {
 	return "kubepods/besteffort/pod" + string(p.object.UID)
 }
 
+// cgroupParent returns the cgroup of a pod as the runtime gets it; of systemd, with the slices that
+// it is in (ToSystemd in pkg/kubelet/cm/cgroup_manager_linux.go).
+func (k *Kubelet) cgroupParent(p *pod) string {
+	if !k.opts.Systemd {
+		return "/" + k.cgroup(p)
+	}
+	at, slice := "", ""
+	for _, name := range strings.Split(k.cgroup(p), "/") {
+		if slice != "" {
+			slice += "-"
+		}
+		slice += strings.ReplaceAll(name, "-", "_")
+		at += "/" + slice + ".slice"
+	}
+	return at
+}
+
 // cgroupStep makes the cgroup of a pod, with its limits.
 func (k *Kubelet) cgroupStep(p *pod) *step {
 	r := podResources(p.object)
-	set := &world.SetCgroup{Path: k.cgroup(p), CPUShares: uint64(r.CpuShares),
+	set := &world.SetCgroup{Path: k.cgroup(p), Systemd: k.opts.Systemd, CPUShares: uint64(r.CpuShares),
 		CPUQuota: r.CpuQuota, MemoryBytes: r.MemoryLimitInBytes, PidsMax: k.opts.PidsMax}
 	if set.CPUQuota > 0 {
 		set.CPUPeriod = uint64(r.CpuPeriod)
@@ -297,11 +360,13 @@ func (k *Kubelet) tiers() []any {
 		}
 		return limits
 	}
+	systemd := k.opts.Systemd
 	return []any{
-		&world.SetCgroup{Path: "kubepods", CPUShares: uint64(k.opts.CPUs) * 1024,
+		&world.SetCgroup{Path: "kubepods", Systemd: systemd, CPUShares: uint64(k.opts.CPUs) * 1024,
 			MemoryBytes: k.opts.MemoryBytes, HugePages: pages(math.MaxInt64)},
-		&world.SetCgroup{Path: "kubepods/burstable", CPUShares: uint64(k.opts.CPUs) * 1024,
+		&world.SetCgroup{Path: "kubepods/burstable", Systemd: systemd,
+			CPUShares: uint64(k.opts.CPUs) * 1024, HugePages: pages(-1)},
+		&world.SetCgroup{Path: "kubepods/besteffort", Systemd: systemd, CPUShares: 2,
 			HugePages: pages(-1)},
-		&world.SetCgroup{Path: "kubepods/besteffort", CPUShares: 2, HugePages: pages(-1)},
 	}
 }

@@ -22,6 +22,7 @@ type Node struct {
 	MemoryBytes            int64
 	PidsMax                int64    // of a pod
 	PageSizes              []int64  // of huge pages
+	Systemd                bool     // makes the cgroups
 	Search, Servers, Extra []string // of the resolv.conf of pods: domains, servers, options
 }
 
@@ -34,6 +35,7 @@ type Options struct {
 	Server  *apiserver.Server
 	Do      map[world.PortName]func(world.Effect) // the ports that it calls
 	Static  func() []*v1.Pod                      // the pods of the manifest files
+	Drivers func() []world.CSIDriver              // that run, in order of their names
 }
 
 // Kubelet is the kubelet that ran the node before the agent.
@@ -43,20 +45,26 @@ type Kubelet struct {
 	lastOp  world.OpID
 	waiting map[world.OpID]call
 	images  map[string]string // the IDs of images, by reference
+	shared  map[string]*sharedVolume
+	drivers map[string]*driver // that have registered, by name
+	asked   map[string]bool    // drivers that are asked what they can do
+	nodeIDs map[string]string  // of the node, by driver
 	nodeUID string
 	ended   bool
 }
 
 // call is a call in flight: what it is for, and of which pod; of none if it is the node's.
 type call struct {
-	pod *pod
-	key string
+	pod    *pod
+	key    string
+	driver world.CSIDriver // that is asked what it can do
 }
 
 // New returns a kubelet that has done nothing yet.
 func New(opts Options) *Kubelet {
 	return &Kubelet{opts: opts, pods: map[string]*pod{}, waiting: map[world.OpID]call{},
-		images: map[string]string{}}
+		images: map[string]string{}, shared: map[string]*sharedVolume{},
+		drivers: map[string]*driver{}, asked: map[string]bool{}, nodeIDs: map[string]string{}}
 }
 
 const (
@@ -70,7 +78,9 @@ func (k *Kubelet) Run() {
 		return
 	}
 	if k.registerNode() {
+		k.registerDrivers()
 		k.syncPods()
+		k.reportInUse()
 	}
 	k.opts.Agenda.After(syncPeriod, k.Run)
 }
@@ -118,9 +128,12 @@ func (k *Kubelet) syncPod(p *pod) {
 	if p.busy || k.ended {
 		return
 	}
-	if step := k.nextStep(p); step != nil {
+	if step := k.nextStep(p); step != nil && step != idle {
 		p.busy = true
-		k.do(call{p, step.key}, step.port, step.body)
+		if p.using != nil {
+			p.using.busy = true
+		}
+		k.do(call{pod: p, key: step.key}, step.port, step.body)
 	}
 }
 
@@ -143,6 +156,9 @@ func (k *Kubelet) Deliver(ev world.Event) {
 		return
 	}
 	delete(k.waiting, ev.Op)
+	if c.driver.Name != "" {
+		k.registered(c.driver, &ev)
+	}
 	if c.pod == nil {
 		return
 	}

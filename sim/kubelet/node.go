@@ -46,11 +46,18 @@ func (k *Kubelet) registerNode() bool {
 			OwnerReferences: owner},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &k.opts.Name,
 			LeaseDurationSeconds: new(int32(40)), RenewTime: &now}}}})
+	annotations := map[string]string{v1.MigratedPluginsAnnotationKey: migratedPlugins}
 	k.admin(&world.CreateObject{Object: world.Object{CSINode: &storagev1.CSINode{
-		ObjectMeta: metav1.ObjectMeta{Name: k.opts.Name, OwnerReferences: owner}}}})
+		ObjectMeta: metav1.ObjectMeta{Name: k.opts.Name, OwnerReferences: owner,
+			Annotations: annotations}}}})
 	k.renewLease()
 	return true
 }
+
+// migratedPlugins are the kinds of volumes that CSI drivers have replaced (nodeinfomanager).
+const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file," +
+	"kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume," +
+	"kubernetes.io/vsphere-volume"
 
 // admin makes a request of the kubelet that cannot fail.
 func (k *Kubelet) admin(body any) { _, _ = k.opts.Server.Admin("kubelet", body) }

@@ -31,12 +31,17 @@ type pod struct {
 	hookEnded map[string]time.Time     // preStop hooks, by run
 	ip        string
 	written   *v1.PodStatus
+	used      map[string]*usedVolume // volumes that something backs, by name
+	using     *sharedVolume          // whose step is under way
+	tokens    map[string]string      // by volume and path
+	firstID   uint32                 // of the user namespace; zero: none
 }
 
 func newPod() *pod {
 	return &pod{done: map[string]bool{}, backoff: map[string]time.Duration{},
 		messages: map[string]string{}, probedAt: map[string]time.Time{}, passed: map[string]bool{},
-		hookEnded: map[string]time.Time{}}
+		hookEnded: map[string]time.Time{}, used: map[string]*usedVolume{},
+		tokens: map[string]string{}}
 }
 
 func compareNames(a, b *v1.Pod) int {
@@ -122,6 +127,9 @@ func (k *Kubelet) nextStep(p *pod) *step {
 			return s
 		}
 	}
+	if w := k.postStartStep(p, s); w != nil {
+		return w
+	}
 	if w := k.statusStep(p, s); w != nil {
 		return w
 	}
@@ -156,10 +164,10 @@ func mkdir(dir string, mode uint32) *step {
 func (k *Kubelet) prepareStep(p *pod, s *state) *step {
 	dir := k.dir(p)
 	if w := p.once(mkdir(dir, 0o750), mkdir(dir+"/volumes", 0o750), mkdir(dir+"/plugins", 0o750),
-		k.cgroupStep(p)); w != nil {
+		k.idsStep(p), k.cgroupStep(p)); w != nil {
 		return w
 	}
-	if w := p.once(k.volumeSteps(p)...); w != nil {
+	if w := k.volumeStep(p); w != nil {
 		return w
 	}
 	if s.isReady() {
@@ -292,6 +300,11 @@ func (k *Kubelet) removeStep(p *pod, c *runtime.Container) *step {
 func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 	kind, rest, _ := strings.Cut(key, " ")
 	now := k.opts.Agenda.Now()
+	if s := p.using; s != nil { // a step of a volume
+		p.using, s.busy = nil, false
+		s.done[key] = ev.Err == nil
+		return
+	}
 	switch kind {
 	case "probe":
 		p.passed[rest] = succeeded(ev)
@@ -309,6 +322,8 @@ func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 		if body.Image != nil {
 			k.images[rest] = body.Image.Id
 		}
+	case *world.TokenCreated:
+		p.tokens[rest] = body.Token
 	case *runtimeapi.CreateContainerResponse:
 		name, attempt, _ := strings.Cut(rest, "/")
 		if attempt != "0" { // the first restart does not wait
@@ -376,6 +391,25 @@ func (k *Kubelet) probeWhenDue(p *pod, s *state, probe *v1.Probe, key string,
 	p.probedAt[key] = now
 	return k.handlerStep("probe "+key, s, c.ID, probe.Exec, probe.HTTPGet,
 		int64(probe.TimeoutSeconds))
+}
+
+// postStartStep runs the postStart hook of a container that has been started. The pod gets nothing
+// else meanwhile, not even a status. A kubelet that ends within a hook never runs it again: its
+// next life finds a running container (startContainer in pkg/kubelet/kuberuntime).
+func (k *Kubelet) postStartStep(p *pod, s *state) *step {
+	for _, list := range [][]v1.Container{p.object.Spec.InitContainers, p.object.Spec.Containers} {
+		for i := range list {
+			hook := list[i].Lifecycle
+			now, _ := s.newest(list[i].Name)
+			if hook == nil || hook.PostStart == nil || !isRunning(now) {
+				continue
+			}
+			if key := "after " + now.ID; p.hookEnded[key].IsZero() {
+				return k.handlerStep("hook "+key, s, now.ID, hook.PostStart.Exec, hook.PostStart.HTTPGet, 0)
+			}
+		}
+	}
+	return nil
 }
 
 // handlerStep runs the command of a probe or hook in a container, or sends its request.

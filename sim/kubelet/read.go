@@ -23,6 +23,9 @@ type Left struct {
 	Static     []*v1.Pod // of the manifest files
 	ReadFile   func(path string) ([]byte, bool)
 	List       func(dir string) []string
+	IsMounted  func(path string) bool
+	// VolumeOf returns the PersistentVolume of a volume of a pod; nil if it has none.
+	VolumeOf func(p *v1.Pod, v *v1.Volume) *v1.PersistentVolume
 	// IsSettled is set if the agent had nothing left to do. Otherwise a kubelet may have a reason to
 	// act, and only the formats are judged.
 	IsSettled bool
@@ -59,6 +62,8 @@ func Read(l *Left) []string {
 	}
 	problems = append(problems, l.idleManagerProblems()...)
 	problems = append(problems, l.directoryProblems(pods)...)
+	problems = append(problems, l.volumeProblems(pods)...)
+	problems = append(problems, l.idsProblems()...)
 	if l.IsSettled {
 		problems = append(problems, l.sandboxProblems(pods)...)
 		problems = append(problems, l.mirrorProblems()...)

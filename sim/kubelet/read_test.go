@@ -18,11 +18,14 @@ type leftovers struct {
 	run         *runtimeapi.ContainerStatus // of web
 	sandbox     *runtimeapi.PodSandboxStatus
 	files       map[string]string
+	mounts      map[string]bool
+	pvs         map[string]*v1.PersistentVolume // by the names of volumes
 }
 
 func newLeftovers() *leftovers {
 	grace := int64(30)
-	l := &leftovers{files: map[string]string{}}
+	l := &leftovers{files: map[string]string{}, mounts: map[string]bool{},
+		pvs: map[string]*v1.PersistentVolume{}}
 	l.web = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
 		Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace, Containers: []v1.Container{{
 			Name: "app", Image: "registry.test/app:1", TerminationMessagePath: "/dev/termination-log",
@@ -53,6 +56,9 @@ func newLeftovers() *leftovers {
 	}
 	l.files["/root/pods/u1/volumes/kubernetes.io~empty-dir/data"] = ""
 	l.writeAllocated(&v1.ResourceRequirements{})
+	l.addVolumes()
+	l.IsMounted = func(path string) bool { return l.mounts[path] }
+	l.VolumeOf = func(_ *v1.Pod, v *v1.Volume) *v1.PersistentVolume { return l.pvs[v.Name] }
 	l.ReadFile = func(file string) ([]byte, bool) {
 		text, exists := l.files[file]
 		return []byte(text), exists
@@ -69,6 +75,35 @@ func newLeftovers() *leftovers {
 	}
 	return l
 }
+
+// addVolumes gives web a file system and a device of a driver, as a kubelet names them.
+func (l *leftovers) addVolumes() {
+	l.Name = "n1"
+	for _, name := range []string{"device", "files"} {
+		handle := "h-" + name
+		source := &v1.CSIPersistentVolumeSource{Driver: "d.test", VolumeHandle: handle}
+		l.pvs[name] = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name},
+			Spec: v1.PersistentVolumeSpec{
+				PersistentVolumeSource: v1.PersistentVolumeSource{CSI: source}}}
+		l.web.Spec.Volumes = append(l.web.Spec.Volumes, v1.Volume{Name: name})
+		data := map[string]string{"specVolID": "pv-" + name, "driverName": "d.test",
+			"volumeHandle": handle, "nodeName": "n1", "attachmentID": l.attachmentName(source),
+			"volumeLifecycleMode": "Persistent"}
+		if name == "device" {
+			l.files[l.blocks()+"/pv-device/data/vol_data.json"] = encode(data)
+			l.files["/root/pods/u1/volumeDevices/kubernetes.io~csi/pv-device"] = ""
+			continue
+		}
+		l.files[filesData] = encode(data)
+		l.mounts[path.Dir(filesData)+"/mount"] = true
+		l.files[l.stagingDir(source)+"/vol_data.json"] = encode(map[string]string{
+			"driverName": "d.test", "volumeHandle": handle})
+		l.mounts[l.stagingDir(source)+"/globalmount"] = true
+	}
+}
+
+// filesData describes a volume of web.
+const filesData = "/root/pods/u1/volumes/kubernetes.io~csi/pv-files/vol_data.json"
 
 // writeAllocated writes what is allocated to the container of web.
 func (l *leftovers) writeAllocated(r *v1.ResourceRequirements) {
@@ -118,6 +153,23 @@ func TestRead(t *testing.T) {
 		"a kubelet does not start:": write("allocated_pods_state", `{"data":"{}","checksum":1}`),
 		"is resized": func(l *leftovers) {
 			l.web.Spec.Containers[0].Resources.Limits = v1.ResourceList{"cpu": {}}
+		},
+		"is never unpublished": func(l *leftovers) {
+			l.files[filesData] = ""
+			delete(l.mounts, l.stagingDir(l.pvs["files"].Spec.CSI)+"/globalmount")
+		},
+		"is of another attachment": func(l *leftovers) {
+			l.files[filesData] = strings.ReplaceAll(l.files[filesData], "n1", "n2")
+		},
+		"is set up beside itself": func(l *leftovers) { l.pvs["files"].Spec.CSI.Driver = "other.test" },
+		"stays staged: its data is": func(l *leftovers) {
+			l.files[l.stagingDir(l.pvs["files"].Spec.CSI)+"/vol_data.json"] = "{}"
+		},
+		"stays staged: no pod has": func(l *leftovers) {
+			delete(l.files, "/root/pods/u1/volumeDevices/kubernetes.io~csi/pv-device")
+		},
+		"has no lifecycle mode": func(l *leftovers) {
+			l.files[filesData] = strings.ReplaceAll(l.files[filesData], "Persistent", "")
 		},
 		"a kubelet has left":   write("cpu_manager_state", "{}"),
 		"stay for ever":        write("pods/u1/volumes/of-a-tenant/x", ""),

@@ -76,8 +76,12 @@ func (k *Kubelet) cleanUpStep(p *pod, s *state) *step {
 		return &step{"sandbox is stopped", world.PortCRI,
 			&runtimeapi.StopPodSandboxRequest{PodSandboxId: s.sandbox.ID}}
 	}
+	if w := k.releaseStep(p); w != nil {
+		return w
+	}
 	return p.once(&step{"unmounted", world.PortFS, &world.Unmount{Path: k.dir(p)}},
 		&step{"volumes", world.PortFS, &world.RemoveTree{Path: k.dir(p) + "/volumes"}},
 		mkdir(k.dir(p)+"/volumes", 0o750),
-		&step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p)}})
+		&step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p),
+			Systemd: k.opts.Systemd}}, k.releaseIDsStep(p))
 }

@@ -32,10 +32,13 @@ type nothingChanges struct {
 	pods  map[string]*takenPod
 	files map[string]bool // that the kubelet has left in its root directory
 	node  v1.NodeCondition
+	// driversChanged is set once a driver was started or has ended under the agent.
+	driversChanged bool
 }
 
 // takenPod is what the kubelet has left of a pod.
 type takenPod struct {
+	uid        string
 	sandbox    string          // its ready sandbox
 	containers map[string]bool // by ID
 	oldLogs    map[string]bool // the logs of the runs in old
@@ -47,12 +50,16 @@ type takenPod struct {
 	isChanged  bool          // something but the agent has changed the pod
 	status     *v1.PodStatus // at the API server
 	cgroups    map[string]truth.Limits
+	hasEnded   bool     // no container runs again: its volumes are to go
+	shared     []string // directories of volumes that it may share
+	// tokens are the volumes with tokens that were written again, with the number of the agent.
+	tokens map[string]int
 }
 
 func (*nothingChanges) describe() Entry {
 	return Entry{"nothing-changes", "An agent that takes over the node of a kubelet changes nothing " +
 		"of a pod that nothing else changes: no container, sandbox, volume, file, status or mirror; " +
-		"and neither the pod nor the Node is reported as not ready."}
+		"neither the pod nor the Node is reported as not ready, and the CSINode keeps its drivers."}
 }
 
 // KubeletStarted reports that a kubelet runs the node before the first agent. It is not judged.
@@ -80,8 +87,9 @@ func (o *nothingChanges) begin(m *model, now time.Time) {
 }
 
 func (m *model) takenPod(p *pod) *takenPod {
-	t := &takenPod{containers: map[string]bool{}, isRight: map[string]bool{}, old: map[string]bool{},
-		oldLogs: map[string]bool{}, cgroups: map[string]truth.Limits{}}
+	t := &takenPod{uid: p.uid, containers: map[string]bool{}, isRight: map[string]bool{},
+		old: map[string]bool{}, oldLogs: map[string]bool{}, cgroups: map[string]truth.Limits{},
+		tokens: map[string]int{}}
 	for _, s := range p.sandboxes {
 		if s.ready {
 			t.sandbox = s.id
@@ -117,6 +125,7 @@ func (m *model) takenPod(p *pod) *takenPod {
 		}
 	}
 	hasEnded := p.hasExitedForGood()
+	t.hasEnded, t.shared = hasEnded, m.sharedDirs(p.spec)
 	t.isRestless = t.isRestless || t.status == nil || hasEnded != isTerminalPhase(t.status.Phase) ||
 		hasEnded == (t.sandbox != "") || hasEnded && len(t.cgroups) > 0 || t.isBehind(p)
 	if hasEnded {
@@ -167,6 +176,11 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	if f.Write != nil {
 		return o.checkWrite(m, f)
+	}
+	o.driversChanged = o.driversChanged || f.Kind == truth.DriverStarted ||
+		f.Kind == truth.DriverEnded
+	if problem, known := o.checkShared(m, f); known {
+		return problem
 	}
 	uid := f.PodUID
 	if p := m.podOfPath(f.Path); uid == "" && p != nil && f.Path != "" {
@@ -240,6 +254,12 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 		if t.containers[f.ContainerID] && t.isRight[f.Container] && byAgent && !t.old[f.ContainerID] {
 			return "a run of container " + f.Container + " was removed"
 		}
+	case truth.HandlerRequested:
+		c := m.containers[f.ContainerID]
+		h := c.handlerOfFact(f)
+		if h != nil && h.kind == postStartHook && !c.startedAt.IsZero() && c.startedAt.Before(o.at) {
+			return "container " + f.Container + " had its postStart hook again"
+		}
 	case truth.CgroupRemoved:
 		if !t.isRestless {
 			return "its cgroup was removed"
@@ -248,8 +268,8 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 		if before, existed := t.cgroups[f.Path]; existed && before != f.Limits && f.Cause == "" {
 			return fmt.Sprintf("its cgroup got other limits: %+v, before %+v", f.Limits, before)
 		}
-	case truth.Unmounted:
-		return f.Path + " was unmounted"
+	case truth.Unmounted, truth.VolumeUnpublished:
+		return o.describeVolume(m, t, f)
 	case truth.PathRemoved:
 		// When a pod has ended, an agent removes its /etc/hosts with its volumes; see the differences.
 		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts")
@@ -257,9 +277,10 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 			return f.Path + " was removed"
 		}
 	case truth.PathWritten:
-		if o.files[f.Path] && f.Cause == "" && !t.isRestless {
+		if o.files[f.Path] && f.Cause == "" && o.isWritten(m, t, m.pods[t.uid], f.Path) {
 			return f.Path + " was written"
 		}
+		return o.describeVolume(m, t, f)
 	}
 	return ""
 }
@@ -286,6 +307,9 @@ func changesPod(m *model, t *takenPod, f *truth.Fact) bool {
 // checkWrite checks a write to the API server.
 func (o *nothingChanges) checkWrite(m *model, f *truth.Fact) *finding {
 	w := f.Write
+	if problem := o.checkCSINode(f); problem != nil {
+		return problem
+	}
 	if w.Resource == api.ResourceNodes && w.Incarnation > 0 && w.After.Node != nil {
 		return o.checkNode(m, f)
 	}

@@ -11,6 +11,9 @@ import (
 type TakeOver struct {
 	Ran  Duration `json:"ran"`            // how long the kubelet has run
 	Down Duration `json:"down,omitempty"` // from its end until the agent starts
+	// Reboot has the machine lose its power when the kubelet ends: the agent is the first to run on it
+	// again, after Down.
+	Reboot bool `json:"reboot,omitempty"`
 	// Deletions are deletions of pods that the kubelet has started to carry out.
 	Deletions []EarlyDeletion `json:"deletions,omitempty"`
 }
@@ -26,7 +29,9 @@ type TakeOverRange struct {
 	Ran       Span  `json:"ran"`
 	Down      Span  `json:"down,omitempty"`
 	Deletions Count `json:"deletions,omitempty"`
-	Before    Span  `json:"before,omitempty"` // as in EarlyDeletion
+	Before    Span  `json:"before,omitempty"`  // as in EarlyDeletion
+	Reboots   Share `json:"reboots,omitempty"` // of the machine, between kubelet and agent
+	Systemd   Share `json:"systemd,omitempty"` // as the cgroup driver of kubelet and agent
 }
 
 // addTakeOver generates the time of the kubelet.
@@ -38,6 +43,10 @@ func (g *generator) addTakeOver() {
 	r := g.stream("take-over")
 	t := &TakeOver{Ran: Duration(s.Ran.draw(r)), Down: Duration(s.Down.draw(r))}
 	g.plan.Spec.TakeOver = t
+	t.Reboot = s.Reboots.drawBool(g.stream("take-over reboot"))
+	if s.Systemd.drawBool(g.stream("take-over cgroups")) {
+		g.plan.Spec.Node.SystemdCgroups = true
+	}
 	exists := map[string]bool{}
 	for i := range g.plan.Spec.Happenings {
 		h := &g.plan.Spec.Happenings[i]
