@@ -140,8 +140,7 @@ func TestOrderOfPermanentRejections(t *testing.T) {
 		set    func(*v1.Pod)
 	}{
 		{"Refused", func(p *v1.Pod) {
-			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
-				FC: &v1.FCVolumeSource{WWIDs: []string{"w"}}}}}
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}}
 		}},
 		{"SysctlForbidden", func(p *v1.Pod) {
 			p.Spec.SecurityContext.Sysctls = []v1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}
@@ -586,10 +585,9 @@ func TestAdmittedPodIsKeptUnderPressure(t *testing.T) {
 	}
 }
 
-// withFC returns a pod with a volume of a kind that is not supported.
-func withFC(p *v1.Pod) *v1.Pod {
-	p.Spec.Volumes = []v1.Volume{{Name: "x", VolumeSource: v1.VolumeSource{
-		FC: &v1.FCVolumeSource{WWIDs: []string{"w"}}}}}
+// withResourceClaim returns a pod with a field that is not supported.
+func withResourceClaim(p *v1.Pod) *v1.Pod {
+	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}}
 	return p
 }
 
@@ -608,7 +606,7 @@ func TestUnsupportedAPIPodIsRejectedWhateverItsStatus(t *testing.T) {
 	} {
 		n := newNode(nil)
 		n.apiServer, n.podDirs = newServer(), c.podDirs
-		p := withFC(apiPodNamed("a", "u1"))
+		p := withResourceClaim(apiPodNamed("a", "u1"))
 		p.Status = c.status
 		n.apiServer.put(p)
 		n.apiServer.undelivered = nil
@@ -645,7 +643,7 @@ func TestTakenOverPodThatCannotRun(t *testing.T) {
 		t.Fatalf("containers %v", n.containers)
 	}
 	for _, name := range []string{"default/a", "default/b"} {
-		withFC(n.apiServer.objects[name]) // a kubelet could have started it
+		withResourceClaim(n.apiServer.objects[name]) // a kubelet could have started it
 	}
 	n.takeCalls()
 	n.restart()
@@ -670,14 +668,14 @@ func TestTakenOverPodThatCannotRun(t *testing.T) {
 
 // The same for a static pod.
 func TestTakenOverStaticPodThatCannotRun(t *testing.T) {
-	manifest := func(volume string) map[string]string {
+	manifest := func(more string) map[string]string {
 		return map[string]string{"s.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: s, uid: u},
-		  spec: {volumes: [` + volume + `], containers: [{name: web, image: i}]}}`}
+		  spec: {containers: [{name: web, image: i` + more + `}]}}`}
 	}
-	n := bootNode(manifest(""))
+	n := bootUnsupporting(manifest(""))
 	n.advance(time.Minute)
 	n.takeCalls()
-	n.manifests = manifest("{name: x, fc: {wwids: [w]}}")
+	n.manifests = manifest(", " + unsupported)
 	n.restart()
 	n.advance(10 * time.Minute)
 	if got := n.takeCalls(); got != "" || len(n.containers) != 1 {

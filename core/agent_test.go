@@ -173,17 +173,29 @@ func TestMaxPods(t *testing.T) {
 	}
 }
 
+// unsupported is what a container has that bootUnsupporting's agent does not support.
+const unsupported = `restartPolicy: Never, restartPolicyRules: [{action: RestartAllContainers,
+  exitCodes: {operator: In, values: [1]}}]`
+
+// bootUnsupporting is bootNode with an agent that does not restart all containers of a pod.
+func bootUnsupporting(manifests map[string]string) *fakeNode {
+	n := newNode(manifests)
+	n.gates = map[string]bool{"RestartAllContainersOnContainerExits": false}
+	n.restart()
+	return n
+}
+
 // A pod with an unsupported feature is rejected, with a message.
 func TestUnsupportedPodIsRejected(t *testing.T) {
-	n := bootNode(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
-	  volumes: [{name: x, fc: {wwids: [w]}}],
-	  containers: [{name: web, image: i, volumeMounts: [{name: x, mountPath: /x}]}]}}`})
+	n := bootUnsupporting(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v},
+	  spec: {containers: [{name: web, image: i, ` + unsupported + `}]}}`})
 	n.advance(time.Minute)
 	if got := n.takeCalls(); got != "" {
 		t.Errorf("it led to %q", got)
 	}
 	for _, rejection := range n.agent.state.StaticRejections {
-		if rejection.Message != "not supported yet: spec.volumes[0] (x)" {
+		if rejection.Message != "not supported yet: spec.containers[0].restartPolicyRules[0]."+
+			"action (RestartAllContainers, feature gate RestartAllContainersOnContainerExits)" {
 			t.Errorf("rejected because of %+v", rejection)
 		}
 	}
@@ -211,13 +223,12 @@ func TestServedStateHasNoSecrets(t *testing.T) {
 }
 
 func TestRejectedPodIsServed(t *testing.T) {
-	n := bootNode(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v}, spec: {
-	  volumes: [{name: x, fc: {wwids: [w]}}],
-	  containers: [{name: web, image: i}]}}`})
+	n := bootUnsupporting(map[string]string{"v.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: v},
+	  spec: {containers: [{name: web, image: i, ` + unsupported + `}]}}`})
 	n.advance(5 * time.Second)
 	n.event(world.Event{Body: &world.PodsRequest{}})
 	if len(n.pods) != 1 || n.pods[0].Status.Reason != "Refused" ||
-		!strings.Contains(n.pods[0].Status.Message, "spec.volumes") {
+		!strings.Contains(n.pods[0].Status.Message, "restartPolicyRules") {
 		t.Errorf("served as %+v", n.pods)
 	}
 }

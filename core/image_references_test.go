@@ -18,8 +18,7 @@ func TestPodThatIsNotStartedKeepsNoImage(t *testing.T) {
 	for name, change := range map[string]func(*v1.Pod){
 		"over its budget": func(p *v1.Pod) { p.Spec.Containers = containersOf("c", 257) },
 		"not supported": func(p *v1.Pod) {
-			p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
-				FC: &v1.FCVolumeSource{WWIDs: []string{"w"}}}}}
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x"}}
 		},
 		"not admitted": func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"no": "node"} },
 	} {

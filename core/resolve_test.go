@@ -133,12 +133,12 @@ func TestResolvedIDIsOfTheNewestRun(t *testing.T) {
 func TestResolvePodThatNeverStarted(t *testing.T) {
 	big := withRequests(apiPodNamed("big", "u1"), "100", 0)
 	n := bootWithPods(map[string]string{"odd.yaml": `{apiVersion: v1, kind: Pod, metadata: {name: odd},
-  spec: {containers: [{name: c, image: i}], volumes: [{name: x,
-  fc: {wwids: [w]}}]}}`}, big)
+  spec: {securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]},
+  containers: [{name: c, image: i}]}}`}, big)
 	n.advance(time.Second)
 	odd := string(n.agent.staticPod("default/odd-n1").UID)
 	for names, want := range map[string]string{
-		"default/odd-n1 c": odd + " Pending  ",
+		"default/odd-n1 c": odd + " Failed  ",
 		"default/odd-n1 d": `NotFound container "d" not found in pod "odd-n1"`,
 		"default/big c":    "u1 Failed   ",
 	} {
