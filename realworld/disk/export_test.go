@@ -103,6 +103,24 @@ func UnmountOne(path string, nfs bool) error {
 // MountPoints is mountPoints.
 var MountPoints = mountPoints
 
+// FailOpenat2 has the system call openat2 fail until the test ends.
+func FailOpenat2(t *testing.T, err error) {
+	real := openat2
+	openat2 = func(int, string, *unix.OpenHow) (int, error) { return -1, err }
+	t.Cleanup(func() { openat2 = real })
+}
+
+// IsNFSInTable is isNFSInTable with a mount table that has a mount of a type at a path.
+func IsNFSInTable(t *testing.T, path, fsType string) bool {
+	FailOpenat2(t, unix.ENOSYS)
+	real := getMounts
+	defer func() { getMounts = real }()
+	getMounts = func(filter mountinfo.FilterFunc) ([]*mountinfo.Info, error) {
+		return []*mountinfo.Info{{Mountpoint: path, FSType: fsType}}, nil
+	}
+	return isNFSInTable(path)
+}
+
 // CountMountTables returns how often the mount table has been read since, until the test ends.
 func CountMountTables(t *testing.T) *atomic.Int64 {
 	var reads atomic.Int64

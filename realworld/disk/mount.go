@@ -65,7 +65,8 @@ func checkInMemory(path string) error {
 }
 
 // unmount unmounts everything at or below a path, the deepest and the latest first. It looks for
-// mounts again after each pass, because a mount over another one hides it.
+// mounts again after each pass, because a mount over another one hides it: what the first pass has
+// left is in the mount table, which has all mounts at one path.
 func unmount(path string) error {
 	path, err := inMountTable(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +84,7 @@ func unmount(path string) error {
 		if known && len(points) == 0 {
 			return nil
 		}
-		if fromTable = fromTable || !known; fromTable {
+		if fromTable = fromTable || !known || unmounted > 0; fromTable {
 			if points, err = mountsAt(path); err != nil || len(points) == 0 {
 				return err
 			}

@@ -108,3 +108,75 @@ func TestMountInLargeTreeIsRefused(t *testing.T) {
 	h.must(&world.Unmount{Path: tree})
 	h.must(&world.RemoveTree{Path: tree})
 }
+
+// Where the kernel cannot be asked about names, the mount table says what is mounted.
+func TestMountsWithoutOpenat2(t *testing.T) {
+	for _, err := range []error{unix.ENOSYS, unix.EPERM, unix.EMFILE} {
+		t.Run(err.Error(), func(t *testing.T) {
+			h, dir := newHarness(t), t.TempDir()
+			tree := mkdir(t, filepath.Join(dir, "tree"))
+			volume := filepath.Join(tree, "a/volume")
+			h.must(&world.MountMemory{Path: volume, Mode: 0o755})
+			disk.FailOpenat2(t, err)
+			if _, known := disk.MountPoints(tree); known {
+				t.Error("the mounts are known")
+			}
+			h.mustFail(world.KindRefused, "is mounted at "+volume, &world.RemoveTree{Path: tree})
+			mounted := h.must(&world.BindMount{Source: dir, Path: volume}).(*world.Mounted)
+			if !mounted.Existed {
+				t.Error("mounted over a mount")
+			}
+			h.must(&world.Unmount{Path: tree})
+			if n := mountCount(t, dir); n != 0 {
+				t.Errorf("%d mounts are left", n)
+			}
+			if err != unix.EMFILE { // without openat2, directories are opened as before Linux 5.6
+				h.must(&world.RemoveTree{Path: tree})
+			}
+		})
+	}
+}
+
+// Mounts that are stacked at one path are all unmounted, however many.
+func TestUnmountStack(t *testing.T) {
+	for _, layers := range []int{2, 8, 30} {
+		h, dir := newHarness(t), t.TempDir()
+		at := mkdir(t, filepath.Join(dir, "at"))
+		for range layers {
+			if err := unix.Mount("none", at, "tmpfs", 0, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.must(&world.Unmount{Path: at})
+		if n := mountCount(t, dir); n != 0 {
+			t.Errorf("%d of %d mounts are left", n, layers)
+		}
+	}
+}
+
+// A path at which nothing is mounted costs no mount table, and one below a missing directory has
+// no mount.
+func TestMountedAtReadsNoTable(t *testing.T) {
+	h, dir := newHarness(t), t.TempDir()
+	source, target := mkdir(t, filepath.Join(dir, "source")), filepath.Join(dir, "target")
+	mkdir(t, target)
+	reads := disk.CountMountTables(t)
+	h.must(&world.BindMount{Source: source, Path: target})
+	if n := reads.Load(); n != 0 {
+		t.Errorf("the mount table was read %d times", n)
+	}
+	again := h.must(&world.BindMount{Source: source, Path: target}).(*world.Mounted)
+	if !again.Existed || reads.Load() == 0 {
+		t.Errorf("%+v after %d reads of the mount table", again, reads.Load())
+	}
+	h.must(&world.Unmount{Path: target})
+}
+
+func TestIsNFS(t *testing.T) {
+	dir := t.TempDir()
+	for fsType, want := range map[string]bool{"nfs": true, "nfs4": true, "ext4": false} {
+		if got := disk.IsNFSInTable(t, dir, fsType); got != want {
+			t.Errorf("%s is a network file system: %v", fsType, got)
+		}
+	}
+}

@@ -57,8 +57,9 @@ func TestUnmountIsForced(t *testing.T) {
 
 func TestUnmountOfDiskIsNotForced(t *testing.T) {
 	var calls []int
-	disk.ReplaceUnmount(t, 0, func(_ string, flags int) error {
+	disk.ReplaceUnmount(t, time.Millisecond, func(_ string, flags int) error {
 		calls = append(calls, flags)
+		time.Sleep(100 * time.Millisecond) // longer than any that is forced may take
 		return nil
 	})
 	if err := disk.UnmountOne("/mnt", false); err != nil || !slices.Equal(calls,

@@ -191,12 +191,12 @@ func (c *clusterSuite) benchmarkPod(i int) *v1.Pod {
 }
 
 // timePlainLoop creates the same sandboxes and containers without the agent, and removes them.
-func (c *clusterSuite) timePlainLoop(b *testing.B, count int) pace {
+func (c *clusterSuite) timePlainLoop(b *testing.B, count int, mounts ...*runtimeapi.Mount) pace {
 	b.Helper()
 	logs := b.TempDir()
 	return c.timeWithoutAgent(b, func() error {
 		return forEach(count, func(i int) error {
-			return c.startPlainPod(b.Context(), logs, fmt.Sprintf("plain-%d", i))
+			return c.startPlainPod(b.Context(), logs, fmt.Sprintf("plain-%d", i), mounts...)
 		})
 	}, func() error { return c.endPlainPods(b.Context(), count) })
 }
