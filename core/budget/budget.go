@@ -39,7 +39,7 @@ const (
 	TrustBundlesMax       = 256
 	PodCertificatesMax    = 64
 	CertificateChainMax   = 100 << 10
-	CertificateRequestMax = 400 << 10
+	CertificateRequestMax = 1 << 20
 	CertificateCallsMax   = 4
 	ReferencesMax         = 256
 	ReferenceBytesMax     = 16 << 20
@@ -254,7 +254,7 @@ var Table = [itemCount]Bound{
 			"next one is created a minute later",
 		"The agent watches all requests that name the node, and who may create such requests decides " +
 			"how many there are, and how large. A chain, annotations and messages of the largest size " +
-			"that the API server takes have fewer bytes."},
+			"that the API server takes have fewer bytes: short annotations count twice here."},
 	References: {"references", ReferencesMax,
 		"different API objects that a pod refers to: ConfigMaps, Secrets, its RuntimeClass",
 		beforeSandbox, "Each is a watch, of which all pods of a node together have 8192."},

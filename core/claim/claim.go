@@ -115,9 +115,9 @@ func Resolve(pod *v1.Pod, v *v1.Volume,
 	return Resolved{claim, volume, readOnly, *volume.Spec.VolumeMode}, true, nil
 }
 
-// Rejected returns the objects that the pod cannot use as they are, although the claim of a volume
+// Unusable returns the objects that the pod cannot use as they are, although the claim of a volume
 // is bound: the claim, and the persistent volume if that is not the claim's.
-func Rejected(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.WatchTarget {
+func Unusable(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.WatchTarget {
 	if VolumeName(pod, v, objects) == "" {
 		return nil
 	}

@@ -210,7 +210,7 @@ func TestUseOf(t *testing.T) {
 
 // A claim is rejected that is bound and not the pod's, and so are a claim and a volume that are not
 // of each other; one that is not bound is awaited anyway.
-func TestRejected(t *testing.T) {
+func TestUnusable(t *testing.T) {
 	claim := world.WatchTarget{Resource: world.ResourceClaims, Namespace: "a", Name: "c"}
 	ofPod := claim
 	ofPod.Name = "p-data"
@@ -235,7 +235,7 @@ func TestRejected(t *testing.T) {
 	} {
 		f := newFixture()
 		test.change(f)
-		got := Rejected(f.pod, &f.pod.Spec.Volumes[0], f.objects())
+		got := Unusable(f.pod, &f.pod.Spec.Volumes[0], f.objects())
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -83,18 +83,17 @@ type ReadState struct {
 	// cannot use yet.
 	Failures  int       `json:"failures,omitempty"`
 	NotBefore time.Time `json:"notBefore"`
-	// Rejected is the version that a user which waits cannot use, and RejectedBy that user.
-	Rejected   string `json:"rejected,omitempty"`
-	RejectedBy string `json:"rejectedBy,omitempty"`
+	// UnusableTo are the users that cannot use the object as it is, sorted.
+	UnusableTo []string `json:"unusableTo,omitempty"`
 }
 
 const (
 	readTimeout      = time.Minute
 	readBackoffFirst = time.Second
 	readBackoffMax   = 30 * time.Second // the limit of the doubling back-off
-	// rejectedBackoffFirst is the first back-off of an object that a pod waits to be another one. A
+	// unusableBackoffFirst is the first back-off of an object that exists and that a pod cannot use. A
 	// kubelet reads it ten times a second.
-	rejectedBackoffFirst = 250 * time.Millisecond
+	unusableBackoffFirst = 250 * time.Millisecond
 	// syncPeriodDefault is the default of the setting syncFrequency, and syncPeriodMin bounds it.
 	syncPeriodDefault = time.Minute
 	syncPeriodMin     = time.Second
@@ -188,36 +187,39 @@ func (w *Watch) nextReadAt(ageMax time.Duration) time.Time {
 	return timer.Later(r.AsOf.Add(ageMax), r.NotBefore)
 }
 
-// Reject records whether a user that waits cannot use an object of storage as it is, although it is
-// bound: it is another pod's for example. It is read again then, with a back-off, until there is
-// another version, and Reject reports whether to plan it.
-func (s *Store) Reject(target world.WatchTarget, user string, rejects bool, now time.Time) bool {
+// SetUsable records whether a user can use an object of storage as it is. One that is bound may be
+// another pod's, for example. While a user waits for another state, the object is read again with a
+// back-off, which a changed object does not reset: a tenant changes it as often as he likes.
+// SetUsable reports whether to plan the next read.
+func (s *Store) SetUsable(target world.WatchTarget, user string, usable bool, now time.Time) bool {
 	w := s.Watch(target)
 	if w == nil || w.Read == nil {
 		return false
 	}
-	r, version := w.Read, ""
-	for _, o := range w.Objects { //ordered: there is one at most
-		version = Version(&o)
-	}
+	r := w.Read
+	i, waits := slices.BinarySearch(r.UnusableTo, user)
 	switch {
-	case !rejects && r.RejectedBy == user:
-		r.Rejected, r.RejectedBy = "", ""
-	case rejects && version != "" && r.Rejected != version:
-		r.Rejected, r.RejectedBy = version, user
-		r.Failures = max(r.Failures, 1)
-		r.NotBefore = timer.Later(r.NotBefore, now.Add(rejectedBackoffFirst))
-		return true
+	case usable && waits:
+		if r.UnusableTo = slices.Delete(r.UnusableTo, i, i+1); len(r.UnusableTo) == 0 {
+			r.Failures, r.NotBefore = 0, time.Time{}
+		}
+	case !usable && !waits && len(w.Objects) > 0: // one that does not exist is read again anyway
+		r.UnusableTo = slices.Insert(r.UnusableTo, i, user)
+		if len(r.UnusableTo) == 1 {
+			r.Failures = max(r.Failures, 1)
+			r.NotBefore = timer.Later(r.NotBefore, now.Add(unusableBackoffFirst))
+			return true
+		}
 	}
 	return false
 }
 
-// isUsable reports whether the object exists, is not rejected and, if it is one of storage, is
-// bound or attached.
+// isUsable reports whether the object exists, no user waits for another state of it and, if it is
+// one of storage, it is bound or attached.
 func (w *Watch) isUsable() bool {
 	for _, o := range w.Objects { //ordered: there is one at most
 		switch {
-		case w.Read != nil && w.Read.Rejected != "" && w.Read.Rejected == Version(&o):
+		case w.Read != nil && len(w.Read.UnusableTo) > 0:
 			return false
 		case o.Claim != nil:
 			return o.Claim.Status.Phase == v1.ClaimBound && o.Claim.Spec.VolumeName != ""
@@ -294,8 +296,8 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 func (r *ReadState) recordFailure(ev world.Event) {
 	r.Failures++
 	first := readBackoffFirst
-	if r.Rejected != "" {
-		first = rejectedBackoffFirst
+	if len(r.UnusableTo) > 0 {
+		first = unusableBackoffFirst
 	}
 	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, first, readBackoffMax))
 	if ev.Err != nil {

@@ -1,6 +1,7 @@
 package objectcache
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -270,43 +271,71 @@ func TestReadClaim(t *testing.T) {
 }
 
 // An object that a waiting user cannot use is read again after a quarter of a second, then with a
-// back-off, until there is another version or the user has gone.
-func TestReject(t *testing.T) {
+// back-off, until the user can use it or has gone.
+func TestUnusable(t *testing.T) {
 	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
 	r.addReference("x")
 	r.plan(0)
 	r.complete(0, "1", false, nil)
-	reject := func(at time.Duration, rejects, want bool) {
+	set := func(at time.Duration, user string, usable, want bool) {
 		t.Helper()
-		if r.store.Reject(secretTarget, "x", rejects, t0.Add(at)) != want {
-			t.Errorf("at %v, rejects %v: not %v", at, rejects, want)
+		if r.store.SetUsable(secretTarget, user, usable, t0.Add(at)) != want {
+			t.Errorf("at %v, usable to %s: %v: not %v", at, user, usable, want)
 		}
 	}
-	reject(0, false, false)
-	reject(0, true, true)
-	reject(0, true, false)
+	set(0, "x", true, false)
+	set(0, "x", false, true)
+	set(0, "x", false, false)
 	at := 250 * time.Millisecond
-	for _, next := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
+	for i, next := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
 		if r.plan(at-1) || !r.plan(at) {
 			t.Fatalf("not read at %v, but at %v", at, r.wake)
 		}
-		r.complete(at, "1", false, nil)
+		// Another version each time, of which the user knows nothing yet or cannot use it either.
+		r.complete(at, fmt.Sprint(2+i), false, nil)
+		set(at, "x", false, false)
 		at += next
 	}
 	r.plan(at)
-	r.complete(at, "2", false, nil)
-	if reject(at, false, false); r.plan(at+time.Minute-1) || !r.plan(at+time.Minute) {
-		t.Errorf("another version is not read again after a minute, but at %v", r.wake)
+	r.complete(at, "7", false, nil)
+	if set(at, "x", true, false); r.plan(at+time.Minute-1) || !r.plan(at+time.Minute) {
+		t.Errorf("one that is usable is not read again after a minute, but at %v", r.wake)
 	}
-	r.complete(at+time.Minute, "2", false, nil)
-	reject(at+time.Minute, true, true)
+	r.complete(at+time.Minute, "7", false, nil)
 	r.addReference("y")
+	set(at+time.Minute, "x", false, true)
+	set(at+time.Minute, "y", false, false)
 	r.store.DeleteReference(secretTarget, "x", &r.out)
-	if r.plan(at + 100*time.Second); !r.wake.Equal(t0.Add(at + 2*time.Minute)) {
-		t.Errorf("its user has gone, and it is read at %v", r.wake)
+	if !r.plan(at + time.Minute + 250*time.Millisecond) {
+		t.Errorf("one of two users has gone, and it is read at %v", r.wake)
 	}
-	if r.store.Reject(world.WatchTarget{Resource: world.ResourceSecrets}, "x", true, t0) {
-		t.Error("an object without users is rejected")
+	at += time.Minute + 250*time.Millisecond
+	r.complete(at, "7", false, nil)
+	if set(at, "y", true, false); r.plan(at+time.Minute-1) || !r.plan(at+time.Minute) {
+		t.Errorf("all can use it, and it is read at %v", r.wake)
+	}
+	if r.store.SetUsable(world.WatchTarget{Resource: world.ResourceSecrets}, "x", false, t0) {
+		t.Error("an object without users is unusable")
+	}
+}
+
+// A tenant who changes what a pod waits for has it read no more often.
+func TestUnusableThatChanges(t *testing.T) {
+	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
+	r.addReference("x")
+	r.plan(0)
+	r.complete(0, "1", false, nil)
+	r.store.SetUsable(secretTarget, "x", false, t0)
+	reads := 0
+	for at := time.Duration(0); at < 5*time.Minute; at += 50 * time.Millisecond {
+		if r.plan(at) {
+			reads++
+			r.complete(at, fmt.Sprint(at), false, nil)
+			r.store.SetUsable(secretTarget, "x", false, t0.Add(at))
+		}
+	}
+	if reads < 14 || reads > 18 { // seven until the back-off is at its limit
+		t.Errorf("%d reads in five minutes", reads)
 	}
 }
 

@@ -139,7 +139,7 @@ func (s *Store) DeleteReference(target world.WatchTarget, user string, effects E
 	if i, found := slices.BinarySearch(w.Users, user); found {
 		w.Users = slices.Delete(w.Users, i, i+1)
 		w.releaseAll(user)
-		s.Reject(target, user, false, time.Time{})
+		s.SetUsable(target, user, true, time.Time{})
 	}
 	if len(w.Users) == 0 {
 		delete(s.Watches, key)

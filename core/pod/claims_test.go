@@ -79,9 +79,9 @@ func TestClaimsCountTwice(t *testing.T) {
 	}
 }
 
-// A pod that waits has a bound claim read again soon which it cannot use, and no more once it can
-// or has its volume.
-func TestRejectedClaim(t *testing.T) {
+// A pod that waits has a bound claim, or its volume, read again soon which it cannot use, and no more
+// once it can or has its volume.
+func TestUnusableClaim(t *testing.T) {
 	p, store := withClaim(), &objectcache.Store{}
 	env, w := claimEnv(store), &wakeTimer{now: t0}
 	var enqueued []string
@@ -89,20 +89,36 @@ func TestRejectedClaim(t *testing.T) {
 	p.watchReferences(env)
 	target := claim.Target(p.Spec, &p.Spec.Spec.Volumes[0])
 	shown := &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{UID: "c-1", DeletionTimestamp: &metav1.Time{Time: t0}},
-		Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "pv"},
-		Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}
+		ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default", UID: "c-1",
+			DeletionTimestamp: &metav1.Time{Time: t0}},
+		Spec:   v1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}}
 	watch := store.Watch(target)
 	watch.Listed = true
 	watch.Objects = map[string]world.Object{"default/c": {Claim: shown}}
-	enqueued = nil
-	p.watchVolumes(env, w)
-	if watch.Read.RejectedBy != p.UID || !slices.Contains(enqueued, objectcache.Key(target)) {
-		t.Errorf("rejected by %q, planned: %v", watch.Read.RejectedBy, enqueued)
+	check := func(what string, target world.WatchTarget, want bool) {
+		t.Helper()
+		enqueued = nil
+		p.watchVolumes(env, w)
+		read := store.Watch(target).Read
+		if slices.Contains(read.UnusableTo, p.UID) != want {
+			t.Errorf("%s: unusable to %q", what, read.UnusableTo)
+		}
+		if want && !slices.Contains(enqueued, objectcache.Key(target)) {
+			t.Errorf("%s: planned %q", what, enqueued)
+		}
 	}
+	check("a claim that is being deleted", target, true)
+	shown.DeletionTimestamp = nil
+	p.watchVolumes(env, w)
+	volumeTarget := claim.VolumeTarget("pv")
+	watch = store.Watch(volumeTarget)
+	watch.Listed = true
+	watch.Objects = map[string]world.Object{"/pv": {Volume: &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: v1.PersistentVolumeSpec{
+			ClaimRef: &v1.ObjectReference{Namespace: "default", Name: "c", UID: "c-0"}}}}}
+	check("a volume of an earlier claim", volumeTarget, true)
 	p.Storage.Volumes.Volumes = []volume.Volume{{Name: p.Spec.Spec.Volumes[0].Name,
 		Backing: &volume.Backing{}}}
-	if p.watchVolumes(env, w); watch.Read.RejectedBy != "" {
-		t.Error("rejected although the pod has its volume")
-	}
+	check("the pod has its volume", volumeTarget, false)
 }

@@ -212,33 +212,33 @@ func (p *Pod) watchVolumes(env *Env, w *wakeTimer) {
 	}
 	p.Watches.Volumes = volumes
 	if needed {
-		p.rejectClaims(env)
+		p.noteUnusableClaims(env)
 	}
 }
 
-// rejectClaims has claims and persistent volumes read again soon which the pod waits for and cannot
-// use as they are.
-func (p *Pod) rejectClaims(env *Env) {
-	rejects := map[world.WatchTarget]bool{}
+// noteUnusableClaims has claims and persistent volumes read again soon which the pod waits for and
+// cannot use as they are.
+func (p *Pod) noteUnusableClaims(env *Env) {
+	unusable := map[world.WatchTarget]bool{}
 	for _, v := range p.specIndex().claims {
 		if p.Storage.Volumes.IsResolved(v.Name) {
 			continue
 		}
-		for _, target := range claim.Rejected(p.Spec, v, env.Objects) {
-			rejects[target] = true
+		for _, target := range claim.Unusable(p.Spec, v, env.Objects) {
+			unusable[target] = true
 		}
 	}
-	reject := func(target world.WatchTarget) {
-		if env.Objects.Reject(target, p.UID, rejects[target], env.Effects.Now()) {
+	note := func(target world.WatchTarget) {
+		if env.Objects.SetUsable(target, p.UID, !unusable[target], env.Effects.Now()) {
 			key, _ := env.Objects.ReadKey(target)
 			env.Enqueue(key)
 		}
 	}
 	for _, v := range p.specIndex().claims {
-		reject(claim.Target(p.Spec, v))
+		note(claim.Target(p.Spec, v))
 	}
 	for _, target := range p.Watches.Volumes {
-		reject(target)
+		note(target)
 	}
 }
 

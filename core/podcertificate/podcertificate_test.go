@@ -71,6 +71,15 @@ func (h *harness) plan() []world.Effect {
 		RecordWarning: func(reason, message string) {
 			h.events = append(h.events, reason+": "+message)
 		}})
+	requests := 0
+	for i := range h.set.Certificates {
+		if r := h.set.Certificates[i].Request; r != nil && r.Name != "" {
+			requests++
+		}
+	}
+	if len(h.watch.Awaited) > requests {
+		h.t.Errorf("%d requests are awaited, of %d", len(h.watch.Awaited), requests)
+	}
 	return slices.Clone(effects.List())
 }
 
@@ -710,9 +719,38 @@ func TestAccountCannotBeRead(t *testing.T) {
 		t.Errorf("issued %v, planned again at %s", issued, h.wake)
 	}
 	h.now = h.now.Add(backoffFirst)
+	h.complete(h.planOne(), nil, world.Errorf(world.KindNotFound, "", "no account"))
+	if issued := h.plan(); len(issued) > 0 || !h.wake.Equal(h.now.Add(2*backoffFirst)) {
+		t.Errorf("after two failures: issued %v, planned again at %s", issued, h.wake)
+	}
+	h.now = h.now.Add(2 * backoffFirst)
 	h.answer()
 	h.expect("when it was read", "")
 	h.expectIssued("when it was read", h.plan(), "MakeKey 0; MakeKey 1; ")
+}
+
+// What a read says is as old as its request: a creation that was issued before the answer, and is
+// refused, concerns it.
+func TestAccountIsAsOldAsItsRequest(t *testing.T) {
+	h := newHarness(t, source())
+	read := h.planOne()
+	h.now = h.now.Add(5 * time.Second)
+	h.complete(read, &world.ObjectRead{Object: world.Object{ServiceAccount: &v1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{UID: "u"}}}}, nil)
+	if !h.set.Account.AsOf.Equal(t0) {
+		t.Errorf("as of %s, want %s", h.set.Account.AsOf, t0)
+	}
+}
+
+// The read of the account waits while as many operations are in flight as may be.
+func TestAccountWaitsForRoom(t *testing.T) {
+	h := newHarness(t, slices.Repeat([]v1.PodCertificateProjection{source()}, 10)...)
+	h.answer()
+	issued := h.plan()
+	h.now = h.now.Add(accountAgeMax)
+	h.expectIssued("without room", h.plan(), "")
+	h.complete(issued[0], nil, world.Errorf(world.KindUnavailable, "", "no key"))
+	h.expectIssued("with room", h.plan(), "GetObject -1; ")
 }
 
 // A restored set goes on as the original does.

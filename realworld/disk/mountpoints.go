@@ -13,10 +13,11 @@ import (
 const namesLookedAtMax = 256
 
 // mountPoints returns where something is mounted at or below a path without links, but for mounts
-// below or behind others: a mount whose path another one has hidden cannot be reached. It asks the kernel about each name instead of reading the mount table, which has
-// all mounts of the machine, four for each pod: the kernel writes it under a lock that every mount
-// and unmount of the runtime waits for. Unknown are the mounts of a tree of too many names, of one
-// that cannot be read, and all before Linux 5.6: only the mount table has them.
+// below others, and those that another one has hidden. It asks the kernel about each name instead
+// of reading the mount table, which has all mounts of the machine, four for each pod: the kernel
+// writes it under a lock that every mount and unmount of the runtime waits for. Unknown are the
+// mounts of a tree of too many names, of one that cannot be read, and all before Linux 5.6: only
+// the mount table has them.
 func mountPoints(path string) (points []string, known bool) {
 	parent, err := os.OpenFile(filepath.Dir(path), unix.O_PATH, 0)
 	if err != nil {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -112,7 +113,9 @@ func (m *model) isRejected(r *world.GetObject) bool {
 		}
 		volume := m.volumes.volumes[claim.Spec.VolumeName]
 		isOfIt := volume == nil || volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID
-		if !isOfIt || claim.DeletionTimestamp != nil || m.isOfAnotherPod(name, claim) {
+		ends := claim.DeletionTimestamp != nil &&
+			!slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection")
+		if !isOfIt || ends || m.isOfAnotherPod(name, claim) {
 			return true
 		}
 	}
