@@ -79,8 +79,8 @@ func TestClaimsCountTwice(t *testing.T) {
 	}
 }
 
-// A pod that waits has a bound claim, or its volume, read again soon which it cannot use, and no more
-// once it can or has its volume.
+// A pod that waits has a bound claim, or its volume, read again soon which it cannot use, and no
+// more once it can or has its volume.
 func TestUnusableClaim(t *testing.T) {
 	p, store := withClaim(), &objectcache.Store{}
 	env, w := claimEnv(store), &wakeTimer{now: t0}
