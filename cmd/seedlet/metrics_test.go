@@ -67,6 +67,9 @@ const countedState = `{
     "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}},
     "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
     "volumesMeasured": {"statfs": {}},
+    "volumeLabels": {"volumes_admitted_total kubernetes.io/csi/d RWOP": 1,
+      "container_errors_total RWOP": 1, "pod_context_mismatch_errors_total RWOP": 1,
+      "volume_context_mismatch_errors_total kubernetes.io/csi/d RWOP": 1},
     "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0], "resizesDeferred": 1}
   },
   "images": {"node": {"configHash": "sha256:0", "runs": {"ecr": {}}, "failures": {"ecr": 1}}},
