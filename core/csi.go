@@ -32,6 +32,7 @@ func (a *Agent) csiEnv() *csi.Env {
 		SELinux: csi.SELinux{Enabled: s.Boot.Machine.SELinux,
 			FileLabel: s.Boot.Machine.SELinuxFileLabel, AllModes: s.CSI.LabelsAllModes},
 		Count:       a.recordCSIOperation,
+		CountLabel:  a.recordLabel,
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
 		EnqueuePod:  a.enqueueKnownPod,
 		EnqueuePods: a.enqueuePods,

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,17 @@ func TestPodWithLocalDevice(t *testing.T) {
 	if len(n.devices) != 1 || n.devices[0].HostPath != link ||
 		n.devices[0].ContainerPath != "/dev/x" || n.devices[0].Permissions != "r" {
 		t.Fatalf("devices %+v, after %v: %s", n.devices, n.calls, n.takeEvents())
+	}
+	const mapped = `MapVolume.MapPodDevice succeeded for volume "pv" `
+	events := n.takeEvents()
+	if count := strings.Count(events, "SuccessfulMountVolume"); count != 2 {
+		t.Errorf("%d events SuccessfulMountVolume, want two", count)
+	}
+	for _, place := range []string{`globalMapPath "` + blocksDir + `/pv"`,
+		`volumeMapPath "` + path.Dir(link) + `"`} {
+		if !strings.Contains(events, mapped+place) {
+			t.Errorf("no event %q in %s", mapped+place, events)
+		}
 	}
 	n.fails, n.calls = "ReleaseDevice", nil
 	n.markDeleted("default/web", 0)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/volume"
@@ -396,6 +397,30 @@ func (a *Agent) addKubeletVolumeMetrics(m *metricList) {
 	m.addCounter("force_cleaned_failed_volume_operation_errors_total", "Failed attempts to remove "+
 		"the directory of a volume of a CSI driver of which no data could be read.",
 		search.FailedCleanings)
+	m.addVolumeLabels(t.VolumeLabels)
+}
+
+// labelHelp describes the metrics of SELinux labels of volumes.
+var labelHelp = map[csi.LabelEvent]string{
+	csi.LabelAdmitted: "Volumes of CSI drivers that were to be mounted with an SELinux label.",
+	csi.LabelOfContainer: "Uses of volumes by pods with SELinux options of which no label can be " +
+		"made.",
+	csi.LabelOfPod: "Uses of volumes by pods whose containers need different SELinux labels.",
+	csi.LabelOfVolume: "Uses of volumes by pods that need another SELinux label than the one with " +
+		"which the volume is mounted for another pod.",
+}
+
+// addVolumeLabels adds the events about SELinux labels of volumes: gauges, as a kubelet's.
+func (m *metricList) addVolumeLabels(counted metrics.Counters) {
+	for _, key := range counted.Keys() {
+		event, labels, _ := strings.Cut(key, " ")
+		names := []string{"access_mode"}
+		if strings.Contains(labels, " ") {
+			names = []string{"volume_plugin", "access_mode"}
+		}
+		m.addGauge("volume_manager_selinux_"+event, labelHelp[csi.LabelEvent(event)],
+			int(counted[key]), labelPairs(labels, names)...)
+	}
 }
 
 // addKubeletRelistMetrics adds the kubelet's metrics about relists.

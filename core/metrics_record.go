@@ -54,6 +54,8 @@ type Metrics struct {
 	ContainersTerminated metrics.Counters `json:"containersTerminated,omitempty"`
 	ImageRequests        metrics.Counters `json:"imageRequests,omitempty"` // by policy and decision
 	ImageAccess          metrics.Counters `json:"imageAccess,omitempty"`   // by its kind
+	// VolumeLabels are events about SELinux labels of volumes, by csi.LabelEvent and its labels.
+	VolumeLabels metrics.Counters `json:"volumeLabels,omitempty"`
 
 	OverBudget metrics.Counters `json:"overBudget,omitempty"` // refusals, by name of the bound
 
@@ -319,6 +321,15 @@ func (t *Metrics) recordVolumeOperation(plugin volume.Plugin, operation pod.Volu
 func (a *Agent) recordCSIOperation(o csi.Counted) {
 	a.state.Metrics.recordOperation(volume.PluginLabels[volume.CSIPlugin]+":"+a.driverLabel(o.Driver),
 		string(o.Operation), o.Took, o.Failed, o.Migrated)
+}
+
+// recordLabel records an event about the SELinux label of a volume.
+func (a *Agent) recordLabel(o csi.CountedLabel) {
+	labels := o.AccessMode
+	if o.Event == csi.LabelAdmitted || o.Event == csi.LabelOfVolume {
+		labels = volume.PluginLabels[volume.CSIPlugin] + "/" + a.driverLabel(o.Driver) + " " + labels
+	}
+	a.state.Metrics.VolumeLabels.Increment(string(o.Event) + " " + labels)
 }
 
 // driverLabel returns the label of a CSI driver. The author of a pod may write any name, and every

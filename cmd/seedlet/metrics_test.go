@@ -67,6 +67,9 @@ const countedState = `{
     "workerDuration": {"sync": {}}, "imagePulls": {"N/A": {}},
     "volumeOperations": {"kubernetes.io/secret volume_mount success false": {}},
     "volumesMeasured": {"statfs": {}},
+    "volumeLabels": {"volumes_admitted_total kubernetes.io/csi/d RWOP": 1,
+      "container_errors_total RWOP": 1, "pod_context_mismatch_errors_total RWOP": 1,
+      "volume_context_mismatch_errors_total kubernetes.io/csi/d RWOP": 1},
     "total": {"volumesMounted": [1, 0, 0, 0, 0, 0, 0, 0], "resizesDeferred": 1}
   },
   "images": {"node": {"configHash": "sha256:0", "runs": {"ecr": {}}, "failures": {"ecr": 1}}},
@@ -300,10 +303,16 @@ var lintExceptions = map[string]string{
 	"kubelet_pod_resize_duration_milliseconds":                   isMillis,
 	"kubelet_server_expiration_renew_errors":                     noTotal,
 	"kubelet_certificate_manager_client_expiration_renew_errors": noTotal,
+
+	"volume_manager_selinux_container_errors_total":               isGauge,
+	"volume_manager_selinux_pod_context_mismatch_errors_total":    isGauge,
+	"volume_manager_selinux_volume_context_mismatch_errors_total": isGauge,
+	"volume_manager_selinux_volumes_admitted_total":               isGauge,
 }
 
 const (
 	noTotal  = `counter metrics should have "_total" suffix`
+	isGauge  = `non-counter metrics should not have "_total" suffix`
 	isMillis = `use base unit "seconds" instead of "milliseconds"`
 	isCount  = `non-histogram and non-summary metrics should not have "_count" suffix`
 )

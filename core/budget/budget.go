@@ -60,6 +60,9 @@ const (
 	ContentOfPodMax       = 128 << 20
 	NestedMountsMax       = 100
 	VolumeNamesMax        = 32 << 10
+	VolumeNameMax         = 512
+	VolumeHandleMax       = 8 << 10
+	CSIVolumesSmallMax    = 8
 	OperationsMax         = 256
 	StopsInFlightMax      = 32
 	ProbesInFlightMax     = 16
@@ -89,6 +92,19 @@ const (
 const (
 	WatchesMax      = 8192
 	WatchesLargeMax = WatchesMax - 128*WatchesSmallMax
+)
+
+// The volumes of CSI drivers of a node, which all pods share. Pods with CSIVolumesSmallMax volumes
+// get no more once there are CSIVolumesLargeMax on the node. The Node has each of their names twice,
+// as in use and as attached, and the API server takes 1.5 MiB. The names of CSIVolumesMax volumes
+// that provisioners choose have about ClaimNamesOfNodeMax bytes; those that authors of pods choose
+// leave the others theirs.
+const (
+	CSIVolumesMax            = 4096
+	CSIVolumesLargeMax       = CSIVolumesMax / 4 * 3
+	VolumeNamesOfNodeMax     = 128 << 10
+	VolumeNamesOfNodeHighMax = VolumeNamesOfNodeMax / 4 * 3
+	ClaimNamesOfNodeMax      = 384 << 10
 )
 
 // Item is a bound, by its index in Table.
@@ -135,6 +151,12 @@ const (
 	ContentBytesOfPod
 	NestedMounts
 	VolumeNames
+	VolumeName
+	VolumeHandle
+	CSIVolumes
+	SmallPodCSIVolumes
+	VolumeNamesOfNode
+	ClaimNamesOfNode
 	Operations
 	StopsInFlight
 	ProbesInFlight
@@ -171,6 +193,7 @@ const (
 	beforeSandbox = "before the first sandbox: the pod is not started, with a BudgetExceeded event; " +
 		"in a pod that runs, ephemeral containers are not created"
 	beforeCreate  = "before a container is created: CreateContainerConfigError"
+	beforeAttach  = "before such a volume is attached: FailedMount"
 	beforeContent = "before the content of a volume is written: FailedMount, with a back-off"
 	inTheLane     = "when the operation is started: it waits for others of the pod, not of other pods"
 )
@@ -316,9 +339,29 @@ var Table = [itemCount]Bound{
 	VolumeNames: {"volume_name_bytes", VolumeNamesMax,
 		"bytes of the names, as the status of the Node has them, of the volumes to be attached that a " +
 			"pod names itself: those of in-tree kinds, which CSI drivers mount",
-		"before such a volume is attached: FailedMount",
+		beforeAttach,
 		"The status of the Node has those of all pods twice, and the API server takes no object above " +
 			"1.5 MiB. A hundred volumes of the usual length have a third of it."},
+	VolumeName: {"volume_name_bytes_one", VolumeNameMax,
+		"bytes of one such name", beforeAttach,
+		"The same. Those that clouds give their disks have less than a hundred."},
+	VolumeHandle: {"volume_handle_bytes", VolumeHandleMax,
+		"bytes of the handle of a volume of a CSI driver", beforeAttach,
+		"Drivers keep what they need in it; it is in vol_data.json and in each call to the driver."},
+	CSIVolumes: {"csi_volumes", CSIVolumesMax,
+		"different volumes of CSI drivers that the pods of a node use, or that are still staged",
+		beforeAttach, "Each is a record that is planned by itself. Few nodes may attach a hundred."},
+	SmallPodCSIVolumes: {"csi_volumes_small_pod", CSIVolumesSmallMax,
+		"as above; a quarter of the volumes of a node is left to pods with no more than this, and so " +
+			"is a quarter of volume_name_bytes_node", beforeAttach,
+		"Twelve pods with as many volumes as they may have would otherwise leave none to others."},
+	VolumeNamesOfNode: {"volume_name_bytes_node", VolumeNamesOfNodeMax,
+		"bytes of the names that volume_name_bytes is about, of all pods of a node", beforeAttach,
+		"The same as there. Claims have names of their own, which the next bound is for."},
+	ClaimNamesOfNode: {"claim_name_bytes_node", ClaimNamesOfNodeMax,
+		"bytes of the names, as the status of the Node has them, of the volumes of claims of all pods",
+		beforeAttach, "The same. As many volumes as a node may have take so many, with names of the " +
+			"length that provisioners choose."},
 	Operations: {"operations", OperationsMax,
 		"operations in flight of a pod, except stops and removals, which release something",
 		"when an operation is issued: it fails after a second, and its owner backs off",

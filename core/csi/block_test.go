@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,12 @@ func TestDevice(t *testing.T) {
 		if !n.isMounted(bound) || !n.heldDevices[bound] || link != "-> "+blocks+"publish/pv-1/"+uid {
 			t.Errorf("not bound or held, or linked to %q", link)
 		}
+	}
+	const mapped = `a SuccessfulMountVolume MapVolume.MapPodDevice succeeded for volume "pv-1" `
+	if want := []string{mapped + `globalMapPath "` + blocks + `pv-1/dev"`,
+		mapped + `volumeMapPath "/k/pods/a/volumeDevices/kubernetes.io~csi"`,
+	}; !slices.Equal(n.events[:2], want) || len(n.events) != 4 {
+		t.Errorf("events %q, want %q and those of another pod", n.events, want)
 	}
 	n.expect("stage staging", "publish device pv-1", "publish device pv-1")
 	stage := n.requests[0].(*world.StageVolume)

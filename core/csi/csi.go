@@ -98,6 +98,8 @@ type Env struct {
 	SELinux    SELinux
 	// Count counts an operation on a volume of a driver; nil to count nothing.
 	Count func(o Counted)
+	// CountLabel counts an event about the SELinux label of a volume; nil to count nothing.
+	CountLabel func(o CountedLabel)
 	// EnqueuePod plans a pod, EnqueuePods all of them.
 	EnqueuePod  func(uid string)
 	EnqueuePods func()

@@ -19,7 +19,8 @@ import (
 // Expansion of volumes: after a controller has made a volume larger, the status of its claim says
 // that the node has to follow (KEP-1790, node_expander.go in pkg/volume/util/operationexecutor).
 // Before a pod gets a volume it is expanded, and the pod waits for that. A volume in use is
-// expanded where it is published for one of its pods.
+// expanded where it is published for one of its pods. If a controller waits for a node whose driver
+// has no capability EXPAND_VOLUME, the expansion has failed.
 //
 // The steps follow from the claim as the API server has it: it is read, it says that the expansion
 // is in progress, the driver is called, and the claim gets the new size. Whatever happens between,
@@ -82,8 +83,7 @@ func (e *Expansion) sizeFor(claim *v1.PersistentVolumeClaim,
 func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done bool,
 	wake time.Time) {
 	e, session := &v.Expansion, n.session(v.Driver)
-	if u.ReadOnly || u.Claim == "" || e.InUse && e.Failure == "" || session == nil ||
-		!session.Info.Capabilities.Expand {
+	if u.ReadOnly || u.Claim == "" || e.InUse && e.Failure == "" || session == nil {
 		return false, true, wake
 	}
 	claim, volume, version := u.objects(env)
@@ -93,7 +93,9 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 	if e.Bytes == 0 {
 		e.Bytes = volume.Spec.Capacity.Storage().Value()
 	}
-	if _, isNeeded := e.sizeFor(claim, volume); !isNeeded && e.Claim == nil {
+	canExpand := session.Info.Capabilities.Expand
+	if _, isNeeded := e.sizeFor(claim, volume); e.Claim == nil &&
+		(!isNeeded || !canExpand && !isAwaited(claim)) {
 		e.Decided = version
 		return false, true, wake
 	}
@@ -107,7 +109,8 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 		return true, false, wake
 	}
 	size, isNeeded := e.sizeFor(e.Claim, volume)
-	if !isNeeded || e.Claim.Spec.VolumeName != u.SpecName {
+	if !isNeeded || e.Claim.Spec.VolumeName != u.SpecName ||
+		!canExpand && !isAwaited(e.Claim) {
 		*e = Expansion{Bytes: e.Bytes, InUse: e.InUse, Decided: version}
 		return false, true, wake
 	}
@@ -144,10 +147,21 @@ func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size resource.Quantit
 	case status == v1.PersistentVolumeClaimNodeResizePending:
 		v.patchClaim(subject, map[string]any{"allocatedResourceStatuses": map[string]any{
 			"storage": v1.PersistentVolumeClaimNodeResizeInProgress}}, env)
+	case !n.session(v.Driver).Info.Capabilities.Expand:
+		e.Asked = size.Value()
+		e.Failure = v.failExpansion(u, "NodeExpand is not supported by the CSI driver "+v.Driver, env)
+		e.noteFinal(false)
+		v.patchClaim(subject, e.failurePatch(env), env)
 	default:
 		return n.callExpand(v, u, p, size, env)
 	}
 	return true
+}
+
+// isAwaited reports whether a controller waits for the node: a driver that cannot expand volumes on
+// nodes has failed then. Otherwise it has nothing to do there, as upstream.
+func isAwaited(claim *v1.PersistentVolumeClaim) bool {
+	return claim.Status.AllocatedResourceStatuses[v1.ResourceStorage] != ""
 }
 
 // callExpand calls the driver, and reports whether it has: not while a secret is being read.
@@ -230,7 +244,7 @@ func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.E
 	}
 	if r.Call == "ExpandVolume" {
 		v.end(OperationExpand, &r.IssuedAt, ev.Err != nil, env)
-		v.handleExpanded(u, ev, env)
+		n.handleExpanded(v, u, ev, env)
 		return
 	}
 	read, isObject := ev.Body.(*world.ObjectRead)
@@ -250,7 +264,7 @@ func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.E
 }
 
 // handleExpanded handles the answer of the driver.
-func (v *Volume) handleExpanded(u *Use, ev world.Event, env *Env) {
+func (n *Node) handleExpanded(v *Volume, u *Use, ev world.Event, env *Env) {
 	e := &v.Expansion
 	if e.Claim == nil {
 		return
@@ -258,34 +272,61 @@ func (v *Volume) handleExpanded(u *Use, ev world.Event, env *Env) {
 	if ev.Err == nil {
 		e.Bytes, e.Expanded = e.Asked, true
 		e.Attempts.Succeed()
-		v.recordExpansion(u, env)
+		v.recordExpansion(u, n.Name, env)
 		return
 	}
 	const failed = "Expander.NodeExpand failed to expand the volume : "
-	problem := budget.CutMessage(failed + ev.Err.Message)
-	e.Attempts.Fail(ev.Time, u.expandProblem(problem))
-	env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, "VolumeResizeFailed", "%s",
-		e.Attempts.Problem)
+	problem := v.failExpansion(u, failed+ev.Err.Message, env)
 	if ev.Err.Has(world.KindTimeout) || ev.Err.Has(world.KindUnavailable) {
 		return
 	}
 	e.Failure, e.InUse = problem, ev.Err.Has(world.KindConflict)
+	e.noteFinal(ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindNotFound))
+}
+
+// failExpansion notes that an expansion has failed, records the event, and returns the problem, of
+// a bounded length.
+func (v *Volume) failExpansion(u *Use, problem string, env *Env) string {
+	problem = budget.CutMessage(problem)
+	v.Expansion.Attempts.Fail(env.Effects.Now(), u.expandProblem(problem))
+	env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, "VolumeResizeFailed", "%s",
+		v.Expansion.Attempts.Problem)
+	return problem
+}
+
+// noteFinal notes that the last failure is final. The claim is written at once.
+func (e *Expansion) noteFinal(infeasible bool) {
 	requested := e.Claim.Spec.Resources.Requests.Storage().Value()
-	e.Infeasible = ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindNotFound) ||
-		e.HasFailed && requested != e.Asked
+	e.Infeasible = infeasible || e.HasFailed && requested != e.Asked
 	e.HasFailed = true
-	e.Attempts.NotBefore = time.Time{} // the claim is written at once
+	e.Attempts.NotBefore = time.Time{}
 }
 
 // recordExpansion records the events that a volume was expanded, of the pod and of its claim.
-func (v *Volume) recordExpansion(u *Use, env *Env) {
-	claim := v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
-		Namespace: v.Expansion.Claim.Namespace, Name: v.Expansion.Claim.Name,
-		UID: v.Expansion.Claim.UID}
-	for _, of := range []v1.ObjectReference{u.pod(), claim} {
+func (v *Volume) recordExpansion(u *Use, node string, env *Env) {
+	for _, of := range []v1.ObjectReference{u.pod(), claimReference(v.Expansion.Claim)} {
 		env.Effects.RecordEvent(of, v1.EventTypeNormal, "FileSystemResizeSuccessful",
-			"MountVolume.NodeExpandVolume succeeded for volume %q ", u.SpecName)
+			"MountVolume.NodeExpandVolume succeeded for volume %q %s", u.SpecName, node)
 	}
+}
+
+// recordReadOnly records that a pod gets a volume that should be expanded, and may not write to it:
+// the volume stays as it is.
+func (u *Use) recordReadOnly(env *Env) {
+	claim, volume, _ := u.objects(env)
+	if claim == nil || volume == nil ||
+		claim.Status.Capacity.Storage().Cmp(*volume.Spec.Capacity.Storage()) >= 0 {
+		return
+	}
+	for _, of := range []v1.ObjectReference{u.pod(), claimReference(claim)} {
+		env.Effects.RecordEvent(of, v1.EventTypeWarning, "FileSystemResizeFailed",
+			"MountVolume.NodeExpandVolume failed for volume %q requested read-only file system", u.SpecName)
+	}
+}
+
+func claimReference(claim *v1.PersistentVolumeClaim) v1.ObjectReference {
+	return v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 }
 
 func (u *Use) expandProblem(problem string) string {

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,67 @@ func TestVolumeIsExpandedBeforeAPodGetsIt(t *testing.T) {
 		t.Errorf("got %+v, want it ready", s)
 	}
 	n.expect("stage "+n.sha(), "publish pv-1")
+	const want = `b FileSystemResizeFailed MountVolume.NodeExpandVolume failed for volume "pv-1" ` +
+		`requested read-only file system`
+	claimed := "claim-uid" + strings.TrimPrefix(want, "b")
+	if !slices.Equal(n.events, []string{want, claimed}) {
+		t.Errorf("events %q, want %q of the pod and of the claim", n.events, want)
+	}
+	n.wait(time.Hour)
+	if len(n.events) != 2 {
+		t.Errorf("events %q after an hour", n.events)
+	}
+}
+
+// An expansion that a controller leaves to a node whose driver cannot expand volumes fails, and is
+// tried again; a pod that needs the volume waits.
+func TestExpansionWithoutCapability(t *testing.T) {
+	n := newReady(t)
+	n.need(claimed("a"))
+	n.calls, n.events = nil, nil
+	n.node.session(driverName).Info.Capabilities.Expand = false
+	n.resize("2Gi")
+	n.claim.Spec.Resources.Requests = storage("2Gi")
+	n.run()
+	n.expect("claim 1Gi NodeResizeInProgress", "claim 1Gi NodeResizeInProgress")
+	const reason = "NodeExpand is not supported by the CSI driver " + driverName
+	isFailed := func(c v1.PersistentVolumeClaimCondition) bool {
+		return c.Type == v1.PersistentVolumeClaimNodeResizeError &&
+			c.Message == "failed to expand pvc with "+reason
+	}
+	if !slices.ContainsFunc(n.claim.Status.Conditions, isFailed) {
+		t.Errorf("conditions %+v", n.claim.Status.Conditions)
+	}
+	want := `a VolumeResizeFailed NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : ` + reason
+	if !slices.Equal(n.events, []string{want}) {
+		t.Errorf("events %q, want %q", n.events, want)
+	}
+	if !n.isReady(claimed("a")) {
+		t.Error("the pod that has the volume has it no more")
+	}
+	if s := n.need(claimed("b")); s.Ready {
+		t.Error("another pod gets the volume")
+	}
+	n.wait(10 * time.Minute)
+	if tries := len(n.events); tries < 3 || tries > 15 {
+		t.Errorf("%d attempts in ten minutes", tries)
+	}
+}
+
+// A controller that does not wait for the node needs no capability of the driver.
+func TestFinishedExpansionWithoutCapability(t *testing.T) {
+	n := newReady(t)
+	n.node.session(driverName).Info.Capabilities.Expand = false
+	n.resize("2Gi")
+	n.claim.Status.AllocatedResources, n.claim.Status.AllocatedResourceStatuses = nil, nil
+	n.cache("2Gi")
+	if s := n.need(claimed("a")); !s.Ready {
+		t.Errorf("got %+v, want it ready", s)
+	}
+	n.expect("stage "+n.sha(), "publish pv-1")
+	if n.wait(time.Hour); len(n.events) > 0 {
+		t.Errorf("events %q, want none", n.events)
+	}
 }
 
 // A volume of many nodes is expanded for a second pod of the node, although another node has

@@ -47,6 +47,7 @@ type node struct {
 	events     []string     // of pods: UID, reason and message
 	canceled   []world.OpID // operations
 	counted    []string     // operations on volumes
+	labels     []string     // events about SELinux labels
 	cleansUp   bool
 	selinux    bool
 	allModes   bool              // the feature gate SELinuxMount
@@ -124,6 +125,9 @@ func (n *node) env() *Env {
 				counted += " migrated"
 			}
 			n.counted = append(n.counted, counted)
+		},
+		CountLabel: func(o CountedLabel) {
+			n.labels = append(n.labels, fmt.Sprint(o.Event, " ", o.Driver, " ", o.AccessMode))
 		},
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
 	}

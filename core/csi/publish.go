@@ -9,6 +9,7 @@ import (
 
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -79,6 +80,9 @@ func (n *Node) expandFirst(v *Volume, u *Use, p *Publication, env *Env) (issued 
 	wake time.Time) {
 	issued, done, wake := n.expand(v, u, p, env)
 	if done {
+		if u.ReadOnly && u.Claim != "" {
+			u.recordReadOnly(env)
+		}
 		p.Sized = true
 		u.Attempts.Succeed()
 		env.EnqueuePod(u.UID)
@@ -205,6 +209,9 @@ func (n *Node) handlePublishing(v *Volume, target string, r op.Record, ev world.
 		p.Held = true
 	case r.Call == "MakeLink":
 		p.Linked = true
+		if u != nil {
+			volumeop.RecordMapped(env.Effects, u.pod(), p.SpecName, n.boundPath(p), n.linkPath(p))
+		}
 	default:
 		p.State, p.PublishedAt, p.Regroup = Done, ev.Time, p.isReady()
 		if session := n.session(v.Driver); u != nil && session != nil {

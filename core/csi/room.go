@@ -1,10 +1,6 @@
 package csi
 
-import (
-	"fmt"
-
-	"seedlet.dev/core/budget"
-)
+import "seedlet.dev/core/budget"
 
 // NamesOfNode are the bytes that the names of volumes take in the status of the Node, as JSON has
 // them. Ephemeral volumes are not named there.
@@ -16,39 +12,43 @@ type NamesOfNode struct {
 // checkRoom returns an error if the node takes no more volumes for a pod. A quarter is left to pods
 // with few, so that some pods with many do not keep the others from starting.
 func (n *Node) checkRoom(u *Use) error {
-	isLarge := len(n.Owners[u.UID]) >= volumesSmallMax
+	isLarge := len(n.Owners[u.UID]) >= budget.CSIVolumesSmallMax
 	switch {
-	case len(n.Volumes) >= volumesMax:
-		return fmt.Errorf("the node has %d CSI volumes, and can have no more", volumesMax)
-	case len(n.Volumes) >= volumesLargeMax && isLarge:
-		return fmt.Errorf("the node has %d CSI volumes, and the rest is for pods with at most %d",
-			volumesLargeMax, volumesSmallMax)
+	case len(n.Volumes) >= budget.CSIVolumesMax:
+		return budget.CSIVolumes.Errorf("the node has %d CSI volumes, and can have no more",
+			budget.CSIVolumesMax)
+	case len(n.Volumes) >= budget.CSIVolumesLargeMax && isLarge:
+		return budget.SmallPodCSIVolumes.Errorf("the node has %d CSI volumes, and the rest is for pods "+
+			"with at most %d", budget.CSIVolumesLargeMax, budget.CSIVolumesSmallMax)
 	case u.Ephemeral:
 		return nil
 	}
 	own := len(encodedName(u.Driver, u.Handle))
 	if !u.Inline {
-		return checkNames(n.Names.Others+own, claimNamesMax, "claims")
+		return checkNames(n.Names.Others+own, budget.ClaimNamesOfNode, "claims")
 	}
 	if ofPod := n.inlineNamesOf(u.UID); ofPod+own > budget.VolumeNamesMax {
 		return budget.VolumeNames.Errorf("its name takes %d bytes in the status of the Node, and those "+
 			"of the other volumes that the pod names itself %d, together more than %d", own, ofPod,
 			budget.VolumeNamesMax)
 	}
-	if n.Names.Inline+own > inlineNamesLargeMax && isLarge {
-		return fmt.Errorf("the names of volumes that pods name themselves take %d bytes in the status "+
-			"of the Node, and the rest is for pods with at most %d volumes", n.Names.Inline,
-			volumesSmallMax)
+	if n.Names.Inline+own > budget.VolumeNamesOfNodeHighMax && isLarge {
+		return budget.SmallPodCSIVolumes.Errorf("the names of volumes that pods name themselves take %d "+
+			"bytes in the status of the Node, and the rest is for pods with at most %d volumes",
+			n.Names.Inline, budget.CSIVolumesSmallMax)
 	}
-	return checkNames(n.Names.Inline+own, inlineNamesMax, "volumes that pods name themselves")
+	return checkNames(n.Names.Inline+own, budget.VolumeNamesOfNode,
+		"volumes that pods name themselves")
 }
 
-func checkNames(bytes, bytesMax int, of string) error {
+// checkNames returns an error if names take more bytes than a bound.
+func checkNames(bytes int, bound budget.Item, of string) error {
+	bytesMax := budget.Table[bound].Max
 	if bytes <= bytesMax {
 		return nil
 	}
-	return fmt.Errorf("the names of %s would take %d bytes in the status of the Node, which has room "+
-		"for %d", of, bytes, bytesMax)
+	return bound.Errorf("the names of %s would take %d bytes in the status of the Node, which has "+
+		"room for %d", of, bytes, bytesMax)
 }
 
 // inlineNamesOf returns what the names of the volumes take that a pod has named itself.

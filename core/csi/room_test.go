@@ -14,7 +14,7 @@ func inTree(uid string, i int) Use {
 	u.Inline, u.Migrated, u.Claim = true, true, ""
 	u.SpecName = fmt.Sprint("v", i)
 	u.Handle = fmt.Sprintf("%s-%d-", uid, i)
-	u.Handle += strings.Repeat("x", encodedNameMax-len(encodedName(u.Driver, u.Handle)))
+	u.Handle += strings.Repeat("x", budget.VolumeNameMax-len(encodedName(u.Driver, u.Handle)))
 	return u
 }
 
@@ -38,7 +38,8 @@ func TestNamesOfInlineVolumes(t *testing.T) {
 	n := newNode(t)
 	n.run().register()
 	count, refused := n.usesAll("a")
-	if count != budget.VolumeNamesMax/encodedNameMax || refused.OverBudget != "volume_name_bytes" ||
+	if count != budget.VolumeNamesMax/budget.VolumeNameMax ||
+		refused.OverBudget != "volume_name_bytes" ||
 		!strings.Contains(refused.Problem, fmt.Sprint(budget.VolumeNamesMax)) {
 		t.Errorf("a pod has %d volumes, then %+v", count, refused)
 	}
@@ -46,7 +47,7 @@ func TestNamesOfInlineVolumes(t *testing.T) {
 		n.usesAll(fmt.Sprint("greedy-", i))
 	}
 	small, refused := n.usesAll("small")
-	if small != volumesSmallMax || refused.OverBudget != "" {
+	if small != budget.CSIVolumesSmallMax || refused.OverBudget != "csi_volumes_small_pod" {
 		t.Errorf("a pod with few volumes has %d of them, then %+v", small, refused)
 	}
 	names, _ := n.node.VolumesInUse(n.object, n.env())
@@ -54,7 +55,7 @@ func TestNamesOfInlineVolumes(t *testing.T) {
 	for _, name := range names {
 		bytes += len(name)
 	}
-	if bytes > inlineNamesMax || bytes < inlineNamesMax/2 {
+	if bytes > budget.VolumeNamesOfNodeMax || bytes < budget.VolumeNamesOfNodeMax/2 {
 		t.Errorf("the names of %d volumes have %d bytes", len(names), bytes)
 	}
 	if state, _ := n.node.Use(use("claim"), n.now); state.Problem != "" {
@@ -91,11 +92,11 @@ func TestNamesOfClaims(t *testing.T) {
 	if got := n.node.Names; got.Inline != 0 || got.Others == 0 {
 		t.Errorf("counted are %+v after a claim has named it", got)
 	}
-	for i := range volumesMax {
+	for i := range budget.CSIVolumesMax {
 		u := use(fmt.Sprint("c", i))
 		u.Handle = fmt.Sprint(i, strings.Repeat("y", 1000))
 		if state, _ := n.node.Use(u, n.now); state.Problem != "" {
-			if !strings.Contains(state.Problem, fmt.Sprint(claimNamesMax)) || i < 300 {
+			if !strings.Contains(state.Problem, fmt.Sprint(budget.ClaimNamesOfNodeMax)) || i < 300 {
 				t.Errorf("volume %d: %s", i, state.Problem)
 			}
 			return

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
@@ -290,7 +291,7 @@ func readData(read *world.FilesRead) (volumeData, bool) {
 	if !isLabel(data.Label) { // it is in no option of a mount
 		data.Label = ""
 	}
-	return data, (&Use{Driver: data.Driver, Handle: data.Handle, SpecName: "-"}).check() == ""
+	return data, (&Use{Driver: data.Driver, Handle: data.Handle, SpecName: "-"}).check() == nil
 }
 
 // noteData records what was staged or published. A volume without readable data is not known: its
@@ -300,7 +301,7 @@ func (n *Node) noteData(item *Item, read *world.FilesRead, env *Env) {
 	name := UniqueName(data.Driver, data.Handle)
 	// Uses that were declared before the search leave room for what it finds: earlier agents had the
 	// same bound.
-	if ok && n.Volumes[name] == nil && len(n.Volumes) >= 2*volumesMax {
+	if ok && n.Volumes[name] == nil && len(n.Volumes) >= 2*budget.CSIVolumesMax {
 		ok = false
 	}
 	if !ok {

@@ -2,6 +2,7 @@ package csi
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,55 @@ type SELinux struct {
 	FileLabel string
 	// AllModes is the feature gate SELinuxMount: volumes of all access modes are mounted with a label.
 	AllModes bool
+}
+
+// LabelEvent is what is counted of the labels of volumes: the part of the name of the kubelet's
+// metric after volume_manager_selinux_ (desired_state_of_world.go in pkg/kubelet/volumemanager).
+type LabelEvent string
+
+// The events. A problem is counted when a pod begins to have it; a kubelet counts each retry.
+const (
+	// A volume is to be mounted with a label.
+	LabelAdmitted LabelEvent = "volumes_admitted_total"
+	// The options of a container are no label; its containers differ; another pod has another one.
+	LabelOfContainer LabelEvent = "container_errors_total"
+	LabelOfPod       LabelEvent = "pod_context_mismatch_errors_total"
+	LabelOfVolume    LabelEvent = "volume_context_mismatch_errors_total"
+)
+
+// CountedLabel is an event about the label of a volume.
+type CountedLabel struct {
+	Event      LabelEvent
+	Driver     string
+	AccessMode string
+}
+
+// labelError is a problem with the label of a volume that is counted.
+type labelError struct {
+	event   LabelEvent
+	problem string
+}
+
+func (e *labelError) Error() string { return e.problem }
+
+func (u *Use) countLabel(event LabelEvent, env *Env) {
+	if env.CountLabel != nil {
+		env.CountLabel(CountedLabel{Event: event, Driver: u.Driver, AccessMode: u.modeLabel()})
+	}
+}
+
+// modeLabel returns the access mode of the volume in metrics: the one for most nodes and pods.
+func (u *Use) modeLabel() string {
+	for _, m := range []struct {
+		mode  v1.PersistentVolumeAccessMode
+		label string
+	}{{v1.ReadWriteMany, "RWX"}, {v1.ReadOnlyMany, "ROX"}, {v1.ReadWriteOnce, "RWO"},
+		{v1.ReadWriteOncePod, "RWOP"}} {
+		if slices.Contains(u.AccessModes, m.mode) {
+			return m.label
+		}
+	}
+	return "inline"
 }
 
 // labelOf returns the label with which a volume has to be mounted for a use; empty: with none, as
@@ -51,7 +101,8 @@ func labelOf(u *Use, env *Env) (label string, known bool, err error) {
 	}
 	if len(labels) > 1 {
 		slices.Sort(labels)
-		return "", true, fmt.Errorf("multiple SELinux labels found: %s", strings.Join(labels, ","))
+		return "", true, &labelError{LabelOfPod,
+			"multiple SELinux labels found: " + strings.Join(labels, ",")}
 	}
 	return labels[0], true, nil
 }
@@ -75,8 +126,9 @@ func fileLabel(base string, o *v1.SELinuxOptions) (string, error) {
 	}
 	label := strings.Join([]string{user, parts[1], parts[2], o.Level}, ":")
 	if !isLabel(label) || strings.Contains(user, ":") {
-		return "", fmt.Errorf("failed to construct SELinux label from user %q and level %q: a label "+
-			"has letters, digits and the characters _ - . , : only", o.User, o.Level)
+		return "", &labelError{LabelOfContainer, fmt.Sprintf("failed to construct SELinux label from "+
+			"user %q and level %q: a label has letters, digits and the characters _ - . , : only", o.User,
+			o.Level)}
 	}
 	return label, nil
 }
@@ -151,14 +203,17 @@ func (n *Node) agreeOnLabel(v *Volume, u *Use, env *Env) (agreed bool, problem e
 	}
 	if label != other {
 		if same, _ := v.labelNeeds(other, env); same {
-			return false, fmt.Errorf("conflicting SELinux labels of volume %s: %q and %q", u.SpecName,
-				other, label)
+			return false, &labelError{LabelOfVolume, fmt.Sprintf("conflicting SELinux labels of volume "+
+				"%s: %q and %q", u.SpecName, other, label)}
 		}
 		return false, fmt.Errorf("waiting for unmount of volume %q, because it is already mounted to a "+
 			"different pod with a different SELinux label", v.name())
 	}
 	if s := &v.Staging; s.State == "" && s.Label != label {
 		s.Label, s.DataWritten = label, false
+		if label != "" {
+			u.countLabel(LabelAdmitted, env)
+		}
 	}
 	if p != nil && p.State == "" && p.Label != label {
 		p.Label, p.DataWritten = label, false
@@ -204,6 +259,9 @@ func (u *Use) noteLabelConflict(problem error, env *Env) {
 		text = u.setUpProblem(budget.CutMessage(problem.Error()))
 	}
 	if u.LabelConflict != text {
+		if problem, is := errors.AsType[*labelError](problem); is && u.LabelConflict == "" {
+			u.countLabel(problem.event, env)
+		}
 		u.LabelConflict = text
 		env.EnqueuePod(u.UID)
 	}

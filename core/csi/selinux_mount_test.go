@@ -201,6 +201,28 @@ func TestImpossibleLabels(t *testing.T) {
 	}
 }
 
+// What happens to the labels of volumes is counted once for each pod, whatever is tried again.
+func TestEventsOfLabelsAreCounted(t *testing.T) {
+	n := newLabeling(t)
+	n.allModes = true
+	a, b := labeled("a", level("s0:c1,c2")), labeled("b", level("s0:c3"))
+	a.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce, v1.ReadWriteMany}
+	b.AccessModes = a.AccessModes
+	n.need(a)
+	n.need(b)
+	n.need(labeled("c", level("s0:c1"), level("s0:c2")))
+	d := labeled("d", level(`s0"`))
+	d.AccessModes = nil
+	n.need(d)
+	n.wait(time.Hour)
+	if want := []string{"volumes_admitted_total d.example RWX",
+		"volume_context_mismatch_errors_total d.example RWX",
+		"pod_context_mismatch_errors_total d.example RWOP",
+		"container_errors_total d.example inline"}; !slices.Equal(n.labels, want) {
+		t.Errorf("counted %q, want %q", n.labels, want)
+	}
+}
+
 // Options that differ in their role and type only have one label: those of files are not theirs.
 func TestLabelHasTypeOfFiles(t *testing.T) {
 	n := newLabeling(t)

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
 )
 
@@ -59,12 +60,12 @@ func TestRoomForVolumes(t *testing.T) {
 		state, _ := n.node.Use(inline(uid), n.now)
 		return strings.Contains(state.Problem, "CSI volumes")
 	}
-	fill("greedy", volumesLargeMax)
+	fill("greedy", budget.CSIVolumesLargeMax)
 	if !refused("greedy") {
 		t.Error("a pod with many volumes takes more than its part of the node")
 	}
-	fill("small", volumesSmallMax)
-	fill("smaller", volumesSmallMax-1)
+	fill("small", budget.CSIVolumesSmallMax)
+	fill("smaller", budget.CSIVolumesSmallMax-1)
 	if refused("smaller") {
 		t.Error("a pod with few volumes is refused one more")
 	}

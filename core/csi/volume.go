@@ -3,6 +3,7 @@ package csi
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -184,27 +185,11 @@ func TargetOf(uid, specName string) string { return uid + "/" + specName }
 
 func (u *Use) target() string { return TargetOf(u.UID, u.SpecName) }
 
-// The bounds of volumes.
+// The bounds of what is kept of a volume; those that pods share are in package budget.
 const (
-	volumesMax = 4096 // records of volumes, but for those that are found at the start
-	// A pod with volumesSmallMax volumes gets no more if there are volumesLargeMax on the node.
-	volumesSmallMax = 8
-	volumesLargeMax = volumesMax / 4 * 3
-
-	handleMax   = 8 << 10 // bytes of a handle
-	dataMax     = 64 << 10
-	specNameMax = world.NameBytesMax
-	// encodedNameMax bounds the name of a volume that the author of a pod chooses, as JSON has it: the
-	// status of the Node, which names all volumes, must not become too large for the API server.
-	encodedNameMax = 512
-	// The names of all volumes together: those that authors of pods choose leave the others theirs.
-	// The Node has each name twice, as in use and as attached, and the API server takes 1.5 MiB. The
-	// names of volumesMax volumes that provisioners choose have about as many bytes.
-	inlineNamesMax = 128 << 10
-	claimNamesMax  = 384 << 10
-	// A pod with volumesSmallMax volumes gets no more by names of its own if there are so many bytes.
-	inlineNamesLargeMax = inlineNamesMax / 4 * 3
-	uniquePrefix        = "kubernetes.io/csi/"
+	dataMax      = 64 << 10
+	specNameMax  = world.NameBytesMax
+	uniquePrefix = "kubernetes.io/csi/"
 )
 
 // UniqueName returns the name of a volume in the status of the Node.
@@ -332,16 +317,15 @@ type UseState struct {
 // Use declares that a pod needs a volume, and returns how far that is. Declaring it again changes
 // nothing but what may change while a pod runs. A change is a reason to plan the volume.
 func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
-	if problem := u.check(); problem != "" {
-		return UseState{Problem: u.setUpProblem(problem), Failures: 1}, false
+	if err := u.check(); err != nil {
+		return u.refused(err), false
 	}
 	name := UniqueName(u.Driver, u.Handle)
 	v := n.Volumes[name]
 	if v == nil {
 		if err := n.checkRoom(&u); err != nil {
 			n.Full = true
-			return UseState{Problem: u.setUpProblem(err.Error()), Failures: 1,
-				OverBudget: budget.NameOf(err)}, false
+			return u.refused(err), false
 		}
 		v = n.addVolume(u.Driver, u.Handle, u.Ephemeral)
 		v.Device = u.device()
@@ -382,29 +366,40 @@ func (n *Node) adopt(target string) {
 	}
 }
 
-// check returns why a volume cannot be used, whatever its driver does; empty if it may.
-func (u *Use) check() string {
+// refused returns the state of a use that an error keeps from being planned.
+func (u *Use) refused(err error) UseState {
+	return UseState{Problem: u.setUpProblem(err.Error()), Failures: 1, OverBudget: budget.NameOf(err)}
+}
+
+// check returns why a volume cannot be used, whatever its driver does; nil if it may.
+func (u *Use) check() error {
 	switch {
 	case u.Driver == "" || len(u.Driver) > world.CSIDriverNameMax,
 		strings.ContainsAny(u.Driver, "/\x00"):
-		return fmt.Sprintf("the name of the CSI driver has to have 1 to %d characters, and no slash",
+		return fmt.Errorf("the name of the CSI driver has to have 1 to %d characters, and no slash",
 			world.CSIDriverNameMax)
-	case u.Handle == "" || len(u.Handle) > handleMax:
-		return fmt.Sprintf("the volume handle has to have 1 to %d bytes", handleMax)
+	case u.Handle == "":
+		return errors.New("the volume has no handle")
+	case len(u.Handle) > budget.VolumeHandleMax:
+		return budget.VolumeHandle.Errorf("the volume handle has %d bytes, and may have %d",
+			len(u.Handle), budget.VolumeHandleMax)
 	case u.Inline && !u.Ephemeral && isOfEphemeral(u.Handle):
-		return "the volume handle is of the form that ephemeral volumes have"
-	case u.Inline && len(encodedName(u.Driver, u.Handle)) > encodedNameMax:
-		return fmt.Sprintf("the name of the volume takes more than %d bytes in the status of the Node",
-			encodedNameMax)
+		return errors.New("the volume handle is of the form that ephemeral volumes have")
 	case u.SpecName == "" || len(u.SpecName) > specNameMax:
-		return "the name of the volume is too long for a directory"
+		return errors.New("the name of the volume is too long for a directory")
 	case strings.ContainsAny(u.SpecName, "/\x00") || u.SpecName == "." || u.SpecName == "..":
-		return "the name of the volume is none that a directory can have"
+		return errors.New("the name of the volume is none that a directory can have")
 	case u.Block && isDirOfBlocks(u.SpecName):
-		return fmt.Sprintf("a block volume cannot have the name %q: the directory of block volumes has "+
+		return fmt.Errorf("a block volume cannot have the name %q: the directory of block volumes has "+
 			"another one of this name", u.SpecName)
+	case !u.Inline:
+		return nil
 	}
-	return ""
+	if n := len(encodedName(u.Driver, u.Handle)); n > budget.VolumeNameMax {
+		return budget.VolumeName.Errorf("the name of the volume takes %d bytes in the status of the "+
+			"Node, and may take %d", n, budget.VolumeNameMax)
+	}
+	return nil
 }
 
 // device returns the name of the device of a block volume; empty for a file system.

@@ -19,6 +19,7 @@ import (
 	"seedlet.dev/core/podcertificate"
 	"seedlet.dev/core/token"
 	"seedlet.dev/core/volume"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -448,10 +449,25 @@ func (p *Pod) handleVolumeCompletion(name string, r op.Record, ev world.Event, e
 	if spec := p.specVolume(name); failed && spec != nil {
 		p.countVolumeOperation(spec, VolumeMount, took, true, env)
 	}
-	if r.Call == "BindMount" && !failed {
+	switch {
+	case failed:
+	case r.Call == "BindMount":
 		p.warnOfSharedGroup(name, env)
+	case r.Call == "MakeLink":
+		p.recordDevice(name, env)
 	}
 	p.recordVolumeFailures(env)
+}
+
+// recordDevice records that the pod has got the device of a volume.
+func (p *Pod) recordDevice(name string, env *Env) {
+	if p.Spec == nil {
+		return
+	}
+	volume, bound, link := p.Storage.Volumes.Device(name, p.volumeView(env))
+	if volume != "" {
+		volumeop.RecordMapped(env.Effects, p.objectReference(""), volume, bound, link)
+	}
 }
 
 // warnOfSharedGroup records an event if a volume that was mounted does not get the group of the

@@ -5,6 +5,7 @@ import (
 	"path"
 
 	"seedlet.dev/core/devicemount"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/world"
 )
 
@@ -30,13 +31,32 @@ func (v *Volume) deviceSteps(b *Backing, pod *Pod) ([]any, error) {
 	if pod.UseDevice != nil {
 		pod.UseDevice(b.Name)
 	}
-	bound := devicemount.BoundPath(pod.BlocksDir, b.Name, path.Base(pod.Dir))
+	bound := b.boundPath(pod)
 	bind := &world.BindMount{Source: b.Source, Path: bound}
 	if b.OnePod {
 		bind.Among, bind.Exclusive = path.Dir(bound), true
 	}
 	return append(steps, bind, &world.HoldDevice{Path: bound},
 		&world.MakeLink{Path: b.path(pod.Dir), Target: bound}), nil
+}
+
+// boundPath returns the file to which the device of the volume is bound for a pod.
+func (b *Backing) boundPath(pod *Pod) string {
+	if b.Plugin == ISCSIPlugin {
+		return scsi.BoundPath(pod.RootDir, b.Disk)
+	}
+	return devicemount.BoundPath(pod.BlocksDir, b.Name, path.Base(pod.Dir))
+}
+
+// Device returns where a pod has the device of a volume that is being set up: the name of the
+// persistent volume, the file to which the device is bound, and the link in the pod's directory.
+// Without a volume it returns empty texts: it was reset meanwhile.
+func (s *Set) Device(name string, pod *Pod) (volume, bound, link string) {
+	v := s.find(name)
+	if v == nil || v.Backing == nil || !v.Backing.Block {
+		return "", "", ""
+	}
+	return v.Backing.Name, v.Backing.boundPath(pod), v.Backing.path(pod.Dir)
 }
 
 // failedMapStep returns the step of the kubelet that has failed with an operation of deviceSteps.

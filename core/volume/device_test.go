@@ -52,6 +52,10 @@ func TestDeviceSteps(t *testing.T) {
 		if got := s.Place(pod.Dir, &pod.Spec.Spec.Volumes[0]); got != place {
 			t.Errorf("%+v, want %+v", got, place)
 		}
+		if volume, bound, link := s.Device("v", pod); volume != "pv" || bound != boundAt ||
+			link != deviceAt {
+			t.Errorf("device of %q at %q and %q", volume, bound, link)
+		}
 		if at, use := s.Measured("v", pod.Dir); at != "" || use != nil || s.IsBackedBy("pv") {
 			t.Errorf("measured at %q, or its file system is mounted", at)
 		}

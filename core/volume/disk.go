@@ -48,7 +48,7 @@ func (v *Volume) waitsForDisk(spec *v1.Volume, pod *Pod) bool {
 // pkg/volume/iscsi, MapBlockVolume in pkg/volume/util).
 func (v *Volume) diskSteps(b *Backing, pod *Pod) []any {
 	if b.Block {
-		bound := scsi.BoundPath(pod.RootDir, b.Disk)
+		bound := b.boundPath(pod)
 		return []any{
 			&world.BindMount{Source: v.Device.Path, Sequence: v.Device.Sequence, Path: bound},
 			&world.HoldDevice{Path: bound}, &world.MakeLink{Path: b.path(pod.Dir), Target: bound}}

@@ -1,12 +1,18 @@
 // Package volumeop has what the volumes of CSI drivers and the disks of package scsi have in
-// common: the failures of the operations on them, and which pods have some of them.
+// common: the failures of the operations on them, which pods have some of them, and the events that
+// a pod has got a device.
 package volumeop
 
 import (
+	"fmt"
+	"path"
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 )
 
@@ -46,6 +52,19 @@ func (a *Attempts) IsWaiting(now time.Time, wake *time.Time) bool {
 	}
 	*wake = timer.Soonest(*wake, a.NotBefore)
 	return true
+}
+
+// RecordMapped records the events that a pod has got the device of a volume, as upstream
+// (GenerateMapVolumeFunc in pkg/volume/util/operationexecutor). The device is bound to a file among
+// those of other pods, and a link in the pod's directory leads to it.
+func RecordMapped(effects *op.Effects, pod v1.ObjectReference, volume, bound, link string) {
+	for _, place := range []string{
+		fmt.Sprintf("globalMapPath %q", path.Dir(bound)),
+		fmt.Sprintf("volumeMapPath %q", path.Dir(link)),
+	} {
+		effects.RecordEvent(pod, v1.EventTypeNormal, "SuccessfulMountVolume",
+			"MapVolume.MapPodDevice succeeded for volume %q %s", volume, place)
+	}
 }
 
 // Owners are the names of what pods have, sorted, by the UIDs of the pods.

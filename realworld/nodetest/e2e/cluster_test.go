@@ -35,7 +35,8 @@ var patience = "--timeout=" + porttest.Patience.String()
 // each other: pods that one part leaves running are used by the next. Meanwhile every state of each
 // pod at the API server and every run of a container is recorded, and checked at the end.
 func TestCluster(t *testing.T) {
-	c := newClusterSuite(t)
+	c := newClusterSuite(t, "featureGates: {PodCertificateRequest: true}\n")
+	signer := newPodSigner(t, c.api)
 	parts := []struct {
 		name string
 		run  func(*testing.T)
@@ -49,9 +50,11 @@ func TestCluster(t *testing.T) {
 		{"deleted pods end within their grace periods", c.testPodDeletion},
 		{"a debug container is added", c.testDebugContainer},
 		{"containers are resized in place", c.testResize},
+		{"certificates of pods are issued", func(t *testing.T) { c.testCertificatesIssued(t, signer) }},
 		{"seeds of the simulator run as a Job", c.testSeedsJob},
 		{"no pod can hurt another", c.testHostilePods},
 		{"the API server is killed and restarted", c.testAPIServerKilled},
+		{"certificates of pods are renewed", func(t *testing.T) { c.testCertificatesRenewed(t, signer) }},
 		{"the agent is killed at random", c.testAgentKilledAtRandom},
 		{"a rollout completes while the agent is killed", c.testRolloutUnderKills},
 		{"the agent bootstraps its client certificate", c.testCertificateBootstrap},
