@@ -3227,8 +3227,22 @@ var mutants = []mutant{
 	{
 		name:     "a take-over: host IDs are not recorded for a kubelet",
 		file:     "core/pod/userns.go",
-		old:      "if p.IDs.IsEmpty() || p.IDs == r.IDs || !p.hasDir()",
-		new:      "if !p.IDs.IsEmpty() || p.IDs == r.IDs || !p.hasDir()",
+		old:      "if p.IDs.IsEmpty() || p.IDs == r.IDs {",
+		new:      "if !p.IDs.IsEmpty() || p.IDs == r.IDs {",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
+		name:     "a take-over: the host IDs of a pod that has ended stay recorded",
+		file:     "core/pod/plan.go",
+		old:      "p.removeIDs(env, w)",
+		new:      "p.Record.forgetIDs()",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
+		name:     "a take-over: the host IDs in a kubelet's file are given to another pod",
+		file:     "core/pod/userns.go",
+		old:      "if !r.IsEmpty() && r != p.IDs {",
+		new:      "if r.IsEmpty() && r != p.IDs {",
 		scenario: "take-over", seeds: "1-100",
 	},
 	{

@@ -181,7 +181,8 @@ func TestSandboxRequestHasIDs(t *testing.T) {
 			Length: 65536}}
 	}
 	r.pod.Spec.Annotations = map[string]string{pleg.AnnotationUserNamespace: "1+2", "a": "b"}
-	config := r.planAt(time.Second).complete("SetCgroup", &world.Done{}, nil).sandboxConfig()
+	r.planAt(time.Second).complete("MakeDir", &world.Done{}, nil).completeWrites()
+	config := r.complete("SetCgroup", &world.Done{}, nil).sandboxConfig()
 	got := userns.FromUserNamespace(config.Linux.SecurityContext.NamespaceOptions.UsernsOptions)
 	if got != (userns.Range{First: 131072, Length: 65536}) ||
 		config.Annotations[pleg.AnnotationUserNamespace] != "131072+65536" ||

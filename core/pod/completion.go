@@ -21,8 +21,12 @@ import (
 // facts. After a failure the outcome is unknown: all observations are stale until a relist that was
 // requested later.
 func (p *Pod) HandleCompletion(id world.OpID, r op.Record, ev world.Event, env *Env) {
-	if r.Subject == recordSubject {
+	switch r.Subject {
+	case recordSubject:
 		p.handleRecordCompletion(r, ev, env)
+		return
+	case idsSubject:
+		p.handleIDsCompletion(r.Call, ev, env)
 		return
 	}
 	if p.handleStorageCompletion(id, r, ev, env) || p.handleFileCleanup(r, ev, env.Node) {
@@ -131,6 +135,7 @@ func (p *Pod) handleDirCompletion(r op.Record) {
 		p.LogsRemoved = true
 	default:
 		p.DirRemoved = true
+		p.Record.forgetIDs()
 	}
 }
 

@@ -142,6 +142,7 @@ func (p *Pod) Plan(env *Env) time.Time {
 		env.Effects.Log(world.LevelDebug, "pod stage", "pod", p.FullName(), "podUID", p.UID,
 			"stage", string(p.Stage), "reason", p.Termination.Reason)
 	}
+	p.loadIDs(env, &w)
 	p.watchReferences(env) // again: a pod that is Terminated now stops its watches
 	p.watchVolumes(env, &w)
 	p.repeatEvents(env, &w)
@@ -430,6 +431,7 @@ func (p *Pod) syncTerminated(env *Env, w *wakeTimer) {
 	}
 	if !p.NoLongerDesired {
 		p.persistRecord(env, w)
+		p.removeIDs(env, w)
 		if p.isSettled() && !p.isBackingOff("", w) && !p.releaseVolumes(env) {
 			p.removeOldRuns(env, w)
 			p.removeReclaimed(env, w)

@@ -31,12 +31,13 @@ type Record struct {
 	Termination *Termination      `json:"termination,omitempty"`
 	Round       int               `json:"round,omitempty"`
 
-	// IDs is the range in the file of the pod's user namespace, as this agent knows it, and
-	// WritingIDs that of the write in flight.
+	// IDs is the range in the file of the pod's user namespace, as this agent knows it. WritingIDs is
+	// that of a write whose success is not known: the file may have it.
 	IDs          userns.Range `json:"ids,omitzero"`
 	WritingIDs   userns.Range `json:"writingIDs,omitzero"`
-	IDsNotBefore time.Time    `json:"idsNotBefore,omitzero"` // of a write after a failure
-	IDsRead      bool         `json:"idsRead,omitempty"`     // the file, that may be a kubelet's
+	IDsRead      bool         `json:"idsRead,omitempty"`     // the file of an earlier agent
+	IDsFailures  int          `json:"idsFailures,omitempty"` // failed operations on the file in a row
+	IDsNotBefore time.Time    `json:"idsNotBefore,omitzero"` // of the next after a failure
 
 	Op      world.OpID     `json:"op,omitempty"`      // a read or write in flight
 	Writing *recordContent `json:"writing,omitempty"` // the content of the write in flight
@@ -67,6 +68,7 @@ type recordContent struct {
 
 const (
 	recordSubject         = "the record" // the ID of a container cannot have a space
+	idsSubject            = "the host IDs"
 	recordBytesMax        = 1 << 20
 	recordReadFailuresMax = 3 // failed reads after which the record counts as empty
 	recordName            = "seedlet.json"
@@ -160,9 +162,6 @@ func (p *Pod) handleRecordCompletion(r op.Record, ev world.Event, env *Env) {
 	case r.Call == "MakeDir" && ev.Err == nil:
 		p.DirCreated, p.Record.DirMissing = true, false
 		return
-	case r.Call == "ReadFiles" && p.Record.Loaded:
-		p.handleIDsRead(ev)
-		return
 	case r.Call != "ReadFiles":
 		p.handleRecordWritten(ev, env)
 		return
@@ -215,15 +214,12 @@ func (c *recordContent) decode(data []byte) error {
 }
 
 func (p *Pod) handleRecordWritten(ev world.Event, env *Env) {
-	if !p.Record.WritingIDs.IsEmpty() {
-		p.handleIDsWritten(ev, env)
-		return
-	}
 	written := p.Record.Writing
 	p.Record.Writing = nil
 	if ev.Err != nil {
 		if ev.Err.Has(world.KindNotFound) {
 			p.DirCreated, p.Record.DirMissing = false, true // another process has removed it
+			p.Record.forgetIDs()
 		}
 		p.Record.Failures++
 		p.Record.NotBefore = ev.Time.Add(failureBackoff(p.Record.Failures))

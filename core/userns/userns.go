@@ -49,11 +49,16 @@ func Parse(text string) Range {
 	if _, err := fmt.Sscanf(text, "%d+%d", &r.First, &r.Length); err != nil || r.String() != text {
 		return Range{}
 	}
-	if r.First < idsFirst || r.First%idsUnit != 0 || r.Length == 0 || r.Length%idsUnit != 0 ||
-		uint64(r.First)+uint64(r.Length) > idsEnd {
+	if !r.mayBeOfPod() {
 		return Range{}
 	}
 	return r
+}
+
+// mayBeOfPod reports whether an agent may have allocated the range with some configuration.
+func (r Range) mayBeOfPod() bool {
+	return r.First >= idsFirst && r.First%idsUnit == 0 && r.Length != 0 && r.Length%idsUnit == 0 &&
+		uint64(r.First)+uint64(r.Length) <= idsEnd
 }
 
 // FromUserNamespace returns the range of a user namespace as the runtime reports it. The range is
@@ -110,6 +115,12 @@ func LayoutFromConfig(c *kubeletconfig.KubeletConfiguration, setApart Range) Lay
 	}
 	l.RangesMax = min(int(c.MaxPods), int(ids/uint64(l.IDsPerPod)))
 	return l
+}
+
+// Has reports whether a range is one of the layout's.
+func (l *Layout) Has(r Range) bool {
+	return r.Length == l.IDsPerPod && r.First >= l.First && (r.First-l.First)%l.IDsPerPod == 0 &&
+		uint64(r.First-l.First) < l.Length()
 }
 
 // Length returns the number of IDs of all ranges.
