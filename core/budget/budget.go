@@ -95,10 +95,10 @@ const (
 )
 
 // The volumes of CSI drivers of a node, which all pods share. Pods with CSIVolumesSmallMax volumes
-// get no more once there are CSIVolumesLargeMax on the node. The Node has each of their names twice,
-// as in use and as attached, and the API server takes 1.5 MiB. The names of CSIVolumesMax volumes
-// that provisioners choose have about ClaimNamesOfNodeMax bytes; those that authors of pods choose
-// leave the others theirs.
+// get no more once there are CSIVolumesLargeMax on the node. The Node has each name twice, as in
+// use and as attached, and the API server takes 1.5 MiB. The names of CSIVolumesMax volumes that
+// provisioners choose have about ClaimNamesOfNodeMax bytes; those that authors of pods choose leave
+// the others theirs.
 const (
 	CSIVolumesMax            = 4096
 	CSIVolumesLargeMax       = CSIVolumesMax / 4 * 3

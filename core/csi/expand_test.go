@@ -159,7 +159,8 @@ func TestExpansionWithoutCapability(t *testing.T) {
 	if !slices.ContainsFunc(n.claim.Status.Conditions, isFailed) {
 		t.Errorf("conditions %+v", n.claim.Status.Conditions)
 	}
-	want := `a VolumeResizeFailed NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : ` + reason
+	const failed = `NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : `
+	want := "a VolumeResizeFailed " + failed + reason
 	if !slices.Equal(n.events, []string{want}) {
 		t.Errorf("events %q, want %q", n.events, want)
 	}
