@@ -5,7 +5,7 @@
 // runs at its deadline is killed with all processes of its group; iscsid, which it talks to, may go
 // on. A write to sysfs cannot be ended, and completes when the kernel has done it. Passwords are in
 // no error and in no output. Start reading at Port; sysfs.go has what is read of the kernel,
-// fc.go the same of fibre channel, remove.go how disks go.
+// fc.go the same of fibre channel, remove.go how disks go, inuse.go what keeps them.
 package scsi
 
 import (
@@ -28,8 +28,8 @@ type Options struct {
 	Clock   clock.Clock
 	Deliver func(world.Event) // receives the completions; called from many goroutines
 	// Sys and Dev are the directories of sysfs and of devices; empty: /sys and /dev. Swaps is the file
-	// that lists swap devices; empty: /proc/swaps.
-	Sys, Dev, Swaps string
+	// that lists swap devices, Mounts that of mounts; empty: /proc/swaps and /proc/self/mountinfo.
+	Sys, Dev, Swaps, Mounts string
 }
 
 // Port is a world.Port for disks of a network. Close it when done.
@@ -42,7 +42,7 @@ type Port struct {
 func New(opts Options) *Port {
 	p := &Port{operations: inflight.New(opts.Clock, opts.Deliver),
 		kernel: kernel{cmp.Or(opts.Sys, "/sys"), cmp.Or(opts.Dev, "/dev"),
-			cmp.Or(opts.Swaps, "/proc/swaps")}}
+			cmp.Or(opts.Swaps, "/proc/swaps"), cmp.Or(opts.Mounts, "/proc/self/mountinfo")}}
 	return p
 }
 

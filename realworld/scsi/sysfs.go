@@ -17,7 +17,7 @@ import (
 // kernel is what the kernel has of sessions and disks. The layout is that of
 // drivers/scsi/scsi_transport_iscsi.c: an iSCSI host has one session, which has connections, and
 // the target and the channel of its disks are always 0.
-type kernel struct{ sys, dev, swaps string }
+type kernel struct{ sys, dev, swaps, mounts string }
 
 // iscsiSession is a session, with its directory.
 type iscsiSession struct {
