@@ -19,9 +19,9 @@ import (
 type Setup struct {
 	TableSeen bool `json:"tableSeen,omitempty"` // whether it is mounted was looked at
 	DirMade   bool `json:"dirMade,omitempty"`
-	// Sessions are those with the target, once that is known.
-	Known    bool             `json:"known,omitempty"`
-	Sessions []world.SCSIPath `json:"sessions,omitempty"`
+	// Paths are the sessions with the target, or the disks of fibre channel, once that is known.
+	Known bool             `json:"known,omitempty"`
+	Paths []world.SCSIPath `json:"paths,omitempty"`
 	// Portal is the one that is being logged in to, and Step its next command.
 	// User is the use by which it is: all commands of a login are those of one pod.
 	Portal string `json:"portal,omitempty"`
@@ -183,7 +183,7 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 	var found []*world.SCSIPath
 	isMissing := false
 	for _, portal := range u.Source.Portals {
-		session := sessionOf(&d.Source, portal, s.Sessions)
+		session := sessionOf(&d.Source, portal, s.Paths)
 		switch {
 		case session == nil && slices.Contains(s.LoggedIn, portal):
 			s.Last = "Could not find a session of portal " + portal + " after logging in"
@@ -348,7 +348,7 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 			d.MayExist, d.Mounted, d.Taken = true, Done, d.Source.IsFC
 		}
 	case *world.SCSIDisksFound:
-		s.Known, s.Sessions = !d.Outdated, body.Paths
+		s.Known, s.Paths = !d.Outdated, body.Paths
 		d.noteFound(body.Paths)
 	default:
 		switch r.Call {

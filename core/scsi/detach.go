@@ -22,9 +22,9 @@ type Undo struct {
 	// fibre channel that is: after the unmount, its ports may not lead to it.
 	Device     string `json:"device,omitempty"`
 	Identified bool   `json:"identified,omitempty"`
-	// Sessions are those with the target, once that is known.
+	// Paths are the sessions with the target, or the disks of fibre channel, once that is known.
 	Known    bool             `json:"known,omitempty"`
-	Sessions []world.SCSIPath `json:"sessions,omitempty"`
+	Paths    []world.SCSIPath `json:"paths,omitempty"`
 	LookedAt time.Time        `json:"lookedAt,omitzero"` // when that was asked for
 	// Free is set once the mount table of the node was looked at after the unmount: nothing has the
 	// disk mounted. Busy are the hosts of sessions of which something else is.
@@ -75,7 +75,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		d.Session = allSessions
 		m := &world.RemoveSCSIDisks{Unit: d.Source.unit()}
 		if d.Source.IsFC {
-			m.Devices = devicesOf(u.Sessions)
+			m.Devices = devicesOf(u.Paths)
 		}
 		d.issue(subjectUndo, removalTimeout, m, env)
 	case u.Portals < len(d.Source.Portals):
@@ -120,7 +120,7 @@ func (n *Node) sharesIface(d *Disk) bool {
 
 // hasDisk reports whether the kernel has the disk, be it without a block device.
 func (d *Disk) hasDisk() bool {
-	return slices.ContainsFunc(d.Undo.Sessions, func(s world.SCSIPath) bool {
+	return slices.ContainsFunc(d.Undo.Paths, func(s world.SCSIPath) bool {
 		return s.Present
 	})
 }
@@ -190,7 +190,7 @@ func (n *Node) isShared(d *Disk, portal string) bool {
 func (n *Node) logOut(d *Disk, env *Env) time.Time {
 	u := &d.Undo
 	portal := d.Source.Portals[u.Portals]
-	session := sessionOf(&d.Source, portal, u.Sessions)
+	session := sessionOf(&d.Source, portal, u.Paths)
 	if n.isShared(d, portal) || session != nil && slices.Contains(u.Busy, session.Host) {
 		u.Portals, u.LoggedOut = u.Portals+1, false
 		return n.undo(d, env)
@@ -242,8 +242,8 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 		d.applyData(ev)
 	case !u.Known:
 		if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound {
-			u.Known, u.Sessions, u.LookedAt = true, d.ownPaths(found.Paths), r.IssuedAt
-			d.noteFound(u.Sessions)
+			u.Known, u.Paths, u.LookedAt = true, d.ownPaths(found.Paths), r.IssuedAt
+			d.noteFound(u.Paths)
 		}
 	case !u.Free:
 		n.applyTable(d, ev, env)
@@ -341,8 +341,8 @@ func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
 		mounted[listed.Mounts[i].Device] = listed.Mounts[i].Path
 	}
 	d.Undo.Busy = nil
-	for i := range d.Undo.Sessions {
-		s := &d.Undo.Sessions[i]
+	for i := range d.Undo.Paths {
+		s := &d.Undo.Paths[i]
 		for _, number := range s.OfDisk {
 			if at := mounted[number]; at != "" && !n.hasSameDisk(d) && (d.Taken || !d.Source.IsFC) {
 				n.waitForUnmount(d, fmt.Sprintf("%s is mounted at %s", s.Device.Path, at), env)

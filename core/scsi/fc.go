@@ -228,14 +228,14 @@ func (n *Node) connectFC(d *Disk, u *Use, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
 	var found []*world.SCSIPath
 	isJoined := false
-	for i := range s.Sessions {
-		if s.Sessions[i].Device.Path != "" {
-			found = append(found, &s.Sessions[i])
-			isJoined = isJoined || s.Sessions[i].Multipath.Path != ""
+	for i := range s.Paths {
+		if s.Paths[i].Device.Path != "" {
+			found = append(found, &s.Paths[i])
+			isJoined = isJoined || s.Paths[i].Multipath.Path != ""
 		}
 	}
 	isScanned := slices.Contains(s.Scanned, allHosts)
-	switch ids := wwidsOf(s.Sessions); {
+	switch ids := wwidsOf(s.Paths); {
 	case len(ids) > 1:
 		d.failSetup("WaitForAttach", "the ports lead to different disks: "+strings.Join(ids, ", "), env)
 		return s.Attempts.NotBefore

@@ -2,6 +2,7 @@ package scsi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -201,37 +202,42 @@ func (k kernel) findFC(unit *world.LogicalUnit) (*world.SCSIDisksFound, error) {
 
 // scanAll has the kernel look for a logical unit of fibre channel. The ports that are known have
 // its LUN looked for, and nothing else. Otherwise, all hosts look for everything (scsiHostRescan in
-// pkg/volume/fc), but those of iSCSI, whose disks appear for their volumes alone.
-func (k kernel) scanAll(unit *world.LogicalUnit) error {
-	known, err := k.scanPorts(unit)
-	if known || err != nil {
+// pkg/volume/fc), but those of iSCSI, whose disks appear for their volumes alone, and, for a port,
+// those that are none of fibre channel.
+func (k kernel) scanAll(ctx context.Context, unit *world.LogicalUnit) error {
+	scans, err := k.scansOfPorts(unit)
+	if err != nil {
 		return err
 	}
-	lun := "-"
+	if len(scans) > 0 {
+		return k.scanHosts(ctx, scans)
+	}
+	lun, class := "-", "class/scsi_host"
 	if len(unit.WWNs) > 0 {
 		lun = strconv.Itoa(int(unit.LUN))
+		if _, err := os.Stat(filepath.Join(k.sys, "class/fc_host")); err == nil {
+			class = "class/fc_host"
+		}
 	}
-	hosts, err := os.ReadDir(filepath.Join(k.sys, "class/scsi_host"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	hosts, err := readDir(filepath.Join(k.sys, class))
+	if err != nil {
+		return err
 	}
 	for _, host := range hosts {
-		_, isNot := os.Stat(filepath.Join(k.sys, "class/iscsi_host", host.Name()))
-		if isNot == nil {
-			continue
+		if _, err := os.Stat(filepath.Join(k.sys, "class/iscsi_host", host.Name())); err != nil {
+			scans[host.Name()] = []string{"- - " + lun}
 		}
-		// A host that cannot be scanned keeps the others from nothing.
-		err = errors.Join(err, writeAttribute("- - "+lun, k.sys, "class/scsi_host", host.Name(), "scan"))
 	}
-	return err
+	return k.scanHosts(ctx, scans)
 }
 
 // remotePort is the name of a port of a target: rport-HOST:CHANNEL-NUMBER.
 var remotePort = regexp.MustCompile(`^rport-([0-9]+):([0-9]+)-[0-9]+$`)
 
-// scanPorts scans the ports of a logical unit, and reports whether there are any.
-func (k kernel) scanPorts(unit *world.LogicalUnit) (known bool, err error) {
-	ports, _ := os.ReadDir(filepath.Join(k.sys, "class/fc_remote_ports"))
+// scansOfPorts returns the scans for the ports of a logical unit, by host; none if there are none.
+func (k kernel) scansOfPorts(unit *world.LogicalUnit) (map[string][]string, error) {
+	scans := map[string][]string{}
+	ports, err := readDir(filepath.Join(k.sys, "class/fc_remote_ports"))
 	for _, port := range ports {
 		at := filepath.Join(k.sys, "class/fc_remote_ports", port.Name())
 		parts := remotePort.FindStringSubmatch(port.Name())
@@ -240,9 +246,8 @@ func (k kernel) scanPorts(unit *world.LogicalUnit) (known bool, err error) {
 		if parts == nil || !slices.Contains(unit.WWNs, name) || id == "" || id == "-1" {
 			continue
 		}
-		known = true
-		err = errors.Join(err, writeAttribute(fmt.Sprintf("%s %s %d", parts[2], id, unit.LUN), k.sys,
-			"class/scsi_host", "host"+parts[1], "scan"))
+		scans["host"+parts[1]] = append(scans["host"+parts[1]],
+			fmt.Sprintf("%s %s %d", parts[2], id, unit.LUN))
 	}
-	return known, err
+	return scans, err
 }

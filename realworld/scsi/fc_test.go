@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -152,6 +154,12 @@ func TestScanFC(t *testing.T) {
 	if got := scanned(world.LogicalUnit{WWIDs: []string{"3600"}}); got != "- - -;- - -;;" {
 		t.Errorf("scanned %q", got)
 	}
+	if err := os.MkdirAll(filepath.Join(opts.Sys, "class/fc_host/host1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := scanned(unitOf(3)); got != "- - 3;;;" {
+		t.Errorf("scanned %q, a host that is none of fibre channel as well", got)
+	}
 	for port, id := range map[string]string{ //ordered: each by itself
 		"rport-2:0-4": "1", "rport-1:0-4": "-1"} {
 		dir := filepath.Join(opts.Sys, "class/fc_remote_ports", port)
@@ -168,6 +176,48 @@ func TestScanFC(t *testing.T) {
 	if got := scanned(unitOf(3)); got != ";0 1 3;;" {
 		t.Errorf("scanned %q", got)
 	}
+}
+
+// A host whose scan hangs keeps no other one from its scan, and is not scanned again meanwhile:
+// what waits for that gives up at its deadline.
+func TestScanThatHangs(t *testing.T) {
+	opts := fcNode(t)
+	at := filepath.Join(opts.Sys, "class/scsi_host/host1/scan")
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(at, 0o600); err != nil { // opening it waits for a reader
+		t.Fatal(err)
+	}
+	w := porttest.New()
+	opts.Clock, opts.Deliver = w.Clock, w.Deliver
+	port := New(opts)
+	w.Port = port
+	var before int
+	for i := range 4 {
+		if i == 1 {
+			before = runtime.NumGoroutine()
+		}
+		_, err := w.CallWithin(&world.ScanSCSIHosts{Unit: unitOf(3)}, 200*time.Millisecond)
+		if !err.Has(world.KindTimeout) {
+			t.Errorf("%v", err)
+		}
+	}
+	if got := read(t, opts.Sys, "class/scsi_host/host2/scan"); got != "- - 3" {
+		t.Errorf("scanned %q", got)
+	}
+	if after := runtime.NumGoroutine(); after > before+1 {
+		t.Errorf("%d goroutines, and %d before the scans were repeated", after, before)
+	}
+	reader, err := os.OpenFile(at, os.O_RDWR, 0) // ends the scan
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if _, err := w.CallWithin(&world.ScanSCSIHosts{Unit: unitOf(3)}, porttest.Patience); err != nil {
+		t.Error(err)
+	}
+	port.Close()
 }
 
 // All paths of a disk are removed, after its multipath device, which has a path and is flushed.
