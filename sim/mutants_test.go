@@ -3449,7 +3449,7 @@ var mutants = []mutant{
 	{
 		name:     "the file of a disk is written in the file system that is mounted over it",
 		file:     "core/scsi/attach.go",
-		old:      "d.MayExist, d.Mounted = true, Done",
+		old:      "d.MayExist, d.Mounted, d.Taken = true, Done, d.Source.IsFC",
 		new:      "d.MayExist = true",
 		scenario: "iscsi", seeds: "1-40",
 	},
@@ -3463,8 +3463,8 @@ var mutants = []mutant{
 	{
 		name:     "the hosts are not scanned for a fibre channel disk",
 		file:     "core/scsi/fc.go",
-		old:      "case !isJoined && !slices.Contains(s.Scanned, allHosts):",
-		new:      "case false && !isJoined && !slices.Contains(s.Scanned, allHosts):",
+		old:      "case !isJoined && !isScanned:",
+		new:      "case false && !isJoined && !isScanned:",
 		scenario: "fc", seeds: "1-20",
 	},
 	{

@@ -44,6 +44,10 @@ type LogicalUnit struct {
 	WWNs   []string `json:"wwns,omitempty"`   // of fibre channel ports, hexadecimal
 	LUN    int32    `json:"lun"`
 	WWIDs  []string `json:"wwids,omitempty"` // as udev has them in /dev/disk/by-id
+	// Of fibre channel, what is known of the disk itself, also if no port or link leads to it any
+	// more: its WWIDs (SCSIPath.WWID), and where it is mounted, what Mount.Device is there.
+	IDs     []string `json:"ids,omitempty"`
+	Mounted string   `json:"mounted,omitempty"`
 }
 
 // Key identifies what must be neither found nor removed at the same time.
@@ -66,7 +70,8 @@ type SCSIDisksFound struct {
 	Paths []SCSIPath `json:"paths,omitempty"`
 }
 
-// SCSIPath is a session with a target, or a disk of fibre channel.
+// SCSIPath is a session with a target, or a disk of fibre channel. Of the latter, a multipath
+// device that has lost all its disks is one without a Device.
 type SCSIPath struct {
 	Host int `json:"host"` // the number of its SCSI host
 	// Portals are the addresses of its connections: those that it has, and those that it was logged in
@@ -77,6 +82,8 @@ type SCSIPath struct {
 	// joins it with those of other paths.
 	Device    BlockDevice `json:"device,omitzero"`
 	Multipath BlockDevice `json:"multipath,omitzero"`
+	// WWID is the name of the disk of fibre channel, as the kernel has it; empty: not known.
+	WWID string `json:"wwid,omitempty"`
 	// Present is set if the kernel has the logical unit, be it without a block device.
 	Present bool `json:"present,omitempty"`
 	// OfDisk are the file systems that may be on the disk, OfAny those that may be on any disk of the
@@ -111,8 +118,11 @@ type ScanSCSIHosts struct {
 
 // RemoveSCSIDisks removes the disks that the node has of a logical unit, by all its paths, and
 // flushes and removes the multipath device over them before. Sessions stay. A disk that is mounted,
-// or that something else has claimed, is KindRefused, and while one is removed nothing can mount
-// it. It completes with Done, also if there is none.
+// that is bound or kept open for a pod, or that something else has claimed, is KindRefused, and
+// while one is removed nothing can mount it. It completes with Done, also if there is none.
 type RemoveSCSIDisks struct {
 	Unit LogicalUnit `json:"unit"`
+	// Devices are, of fibre channel, those that are removed: what FindSCSIDisks has found. If another
+	// one has the path of any by now, that is KindRefused.
+	Devices []BlockDevice `json:"devices,omitempty"`
 }

@@ -19,9 +19,9 @@ import (
 type Setup struct {
 	TableSeen bool `json:"tableSeen,omitempty"` // whether it is mounted was looked at
 	DirMade   bool `json:"dirMade,omitempty"`
-	// Sessions are those with the target, once that is known.
-	Known    bool             `json:"known,omitempty"`
-	Sessions []world.SCSIPath `json:"sessions,omitempty"`
+	// Paths are the sessions with the target, or the disks of fibre channel, once that is known.
+	Known bool             `json:"known,omitempty"`
+	Paths []world.SCSIPath `json:"paths,omitempty"`
 	// Portal is the one that is being logged in to, and Step its next command.
 	// User is the use by which it is: all commands of a login are those of one pod.
 	Portal string `json:"portal,omitempty"`
@@ -75,6 +75,7 @@ const (
 const (
 	subjectSetup = "setup"
 	subjectUndo  = "undo"
+	subjectMark  = "mark"
 	subjectBound = "bound" // followed by a slash and the UID of a pod
 )
 
@@ -139,7 +140,7 @@ func (d *Disk) isAttached(u *Use, env *Env) bool {
 
 func (n *Node) find(d *Disk, subject string, env *Env) {
 	d.Outdated = false
-	d.issue(subject, fsTimeout, &world.FindSCSIDisks{Unit: d.Source.unit()}, env)
+	d.issue(subject, fsTimeout, &world.FindSCSIDisks{Unit: d.unit()}, env)
 }
 
 // command runs a command about the session of a portal.
@@ -155,7 +156,7 @@ const allSessions = "all"
 // is in flight for another disk of the same target.
 func (n *Node) isBusy(d *Disk, portal string) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o != d && o.Op != 0 && o.Source.sharesTarget(&d.Source) &&
+		if o != d && o.Op != 0 && o.shares(d) &&
 			(o.Session == allSessions || o.Session != "" && samePortal(o.Session, portal) &&
 				o.Source.Iface == d.Source.Iface) {
 			return true
@@ -182,7 +183,7 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 	var found []*world.SCSIPath
 	isMissing := false
 	for _, portal := range u.Source.Portals {
-		session := sessionOf(&d.Source, portal, s.Sessions)
+		session := sessionOf(&d.Source, portal, s.Paths)
 		switch {
 		case session == nil && slices.Contains(s.LoggedIn, portal):
 			s.Last = "Could not find a session of portal " + portal + " after logging in"
@@ -259,7 +260,8 @@ func (n *Node) useDisk(d *Disk, u *Use, found []*world.SCSIPath, env *Env) time.
 			break
 		}
 	}
-	if device.Path == "" && len(found)+len(u.Source.Portals)+len(u.Source.WWNs) > 2 {
+	// How many paths of fibre channel there are is not known: another one may be about to appear.
+	if device.Path == "" && (len(found) > 1 || len(u.Source.Portals) > 1 || d.Source.IsFC) {
 		if s.MultipathUntil.IsZero() {
 			s.MultipathUntil = now.Add(multipathWait)
 		}
@@ -323,6 +325,9 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		// The disk appears after it; if it has failed, perhaps not.
 		s.Known, s.DisksUntil = false, timer.Later(s.DisksUntil, ev.Time.Add(disksWait))
 		d.ScanUntil = ev.Time.Add(disksWait)
+		if ev.Err.Has(world.KindTimeout) { // the kernel goes on with it
+			d.noteLate(ev.Time)
+		}
 		return
 	}
 	if ev.Err.Has(world.KindNotFound) && r.Call == "ReadFiles" {
@@ -340,10 +345,11 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case *world.MountsListed:
 		s.TableSeen = true
 		if slices.ContainsFunc(body.Mounts, func(m world.Mount) bool { return m.Path == n.path(d) }) {
-			d.MayExist, d.Mounted = true, Done
+			d.MayExist, d.Mounted, d.Taken = true, Done, d.Source.IsFC
 		}
 	case *world.SCSIDisksFound:
-		s.Known, s.Sessions = !d.Outdated, body.Paths
+		s.Known, s.Paths = !d.Outdated, body.Paths
+		d.noteFound(body.Paths)
 	default:
 		switch r.Call {
 		case "MakeDir":
@@ -354,6 +360,7 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 			d.Written, d.DataRead = true, true
 		case "MountDevice":
 			d.Mounted, s.Attempts, s.FailedStep = Done, volumeop.Attempts{}, ""
+			d.Taken = d.Source.IsFC
 		}
 	}
 }

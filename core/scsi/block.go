@@ -45,7 +45,7 @@ func (n *Node) note(d *Disk, uid string) {
 		d.Bound[uid] = &Bound{}
 		n.Owners.Add(uid, d.Name)
 	}
-	d.MayExist = true
+	d.MayExist, d.Taken = true, d.Source.IsFC
 }
 
 // planBound issues the next operation that takes a device from a pod which does not need it, and

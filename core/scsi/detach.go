@@ -18,9 +18,13 @@ import (
 // Undo is how far a disk is undone since the last failure.
 type Undo struct {
 	TableSeen bool `json:"tableSeen,omitempty"` // nothing of it is mounted for a pod
-	// Sessions are those with the target, once that is known.
+	// Device is what is mounted at the global path. Identified is set once it was looked which disk of
+	// fibre channel that is: after the unmount, its ports may not lead to it.
+	Device     string `json:"device,omitempty"`
+	Identified bool   `json:"identified,omitempty"`
+	// Paths are the sessions with the target, or the disks of fibre channel, once that is known.
 	Known    bool             `json:"known,omitempty"`
-	Sessions []world.SCSIPath `json:"sessions,omitempty"`
+	Paths    []world.SCSIPath `json:"paths,omitempty"`
 	LookedAt time.Time        `json:"lookedAt,omitzero"` // when that was asked for
 	// Free is set once the mount table of the node was looked at after the unmount: nothing has the
 	// disk mounted. Busy are the hosts of sessions of which something else is.
@@ -47,6 +51,10 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 	case !u.TableSeen:
 		d.Setup.restart() // what was looked at is of a disk that is there
 		d.issue(subjectUndo, fsTimeout, &world.ListMounts{Path: n.RootDir}, env)
+	case d.isToIdentify():
+		unit := d.unit()
+		unit.Mounted = u.Device
+		d.issue(subjectUndo, fsTimeout, &world.FindSCSIDisks{Unit: unit}, env)
 	case d.Mounted != "":
 		d.issueAt(at, subjectUndo, &world.Unmount{Path: at}, env)
 	case !d.Source.IsFC && !d.Written && !d.DataRead:
@@ -60,13 +68,16 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		d.Undo.Attempts.NotBefore = env.Effects.Now().Add(listedPeriod)
 		return d.Undo.Attempts.NotBefore
 	case !u.Removed:
-		if n.hasSameDisk(d) || !d.hasDisk() {
+		if n.leaveToOthers(d) || !d.hasDisk() || d.Source.IsFC && !d.Taken {
 			u.Removed = true
 			return n.undo(d, env)
 		}
 		d.Session = allSessions
-		d.issue(subjectUndo, removalTimeout, &world.RemoveSCSIDisks{Unit: d.Source.unit()},
-			env)
+		m := &world.RemoveSCSIDisks{Unit: d.Source.unit()}
+		if d.Source.IsFC {
+			m.Devices = devicesOf(u.Paths)
+		}
+		d.issue(subjectUndo, removalTimeout, m, env)
 	case u.Portals < len(d.Source.Portals):
 		return n.logOut(d, env)
 	case u.LookedAt.Before(timer.Later(d.LateUntil, d.ScanUntil)):
@@ -80,6 +91,8 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		}
 		d.command("", &world.RunISCSIAdm{Args: []string{"-m", "iface", "-I", d.Source.Iface, "-o",
 			"delete"}}, subjectUndo, env)
+	case d.Marked:
+		d.issue(subjectUndo, fsTimeout, &world.RemoveTree{Path: n.markPath(d)}, env)
 	default:
 		d.Written, d.DataRead = false, true // also if it fails
 		d.issue(subjectUndo, fsTimeout, &world.RemoveTree{Path: at}, env)
@@ -107,21 +120,42 @@ func (n *Node) sharesIface(d *Disk) bool {
 
 // hasDisk reports whether the kernel has the disk, be it without a block device.
 func (d *Disk) hasDisk() bool {
-	return slices.ContainsFunc(d.Undo.Sessions, func(s world.SCSIPath) bool {
+	return slices.ContainsFunc(d.Undo.Paths, func(s world.SCSIPath) bool {
 		return s.Present
 	})
 }
 
-// hasSameDisk reports whether another disk of the node is the same logical unit, by another way or
+// isSameDisk reports whether another disk of the node is the same logical unit, by another way or
 // in another mode. One that is undone as well may have left it to this one.
+func (d *Disk) isSameDisk(o *Disk) bool {
+	return o != d && o.MayExist && !o.Undo.Removed && (d.overlaps(o) ||
+		o.Source.sharesTarget(&d.Source) && o.Source.LUN == d.Source.LUN)
+}
+
+// hasSameDisk reports whether there is any such disk.
 func (n *Node) hasSameDisk(d *Disk) bool {
 	for _, o := range n.Disks { //ordered: whether there is one
-		if o != d && o.Source.sharesTarget(&d.Source) && o.Source.LUN == d.Source.LUN &&
-			o.MayExist && !o.Undo.Removed {
+		if d.isSameDisk(o) {
 			return true
 		}
 	}
 	return false
+}
+
+// leaveToOthers reports whether there is any such disk, and leaves the removal to them.
+func (n *Node) leaveToOthers(d *Disk) (left bool) {
+	for _, o := range n.Disks { //ordered: each by itself
+		if d.isSameDisk(o) {
+			o.Taken, left = o.Taken || o.Source.IsFC && d.Taken, true
+		}
+	}
+	return left
+}
+
+// isToIdentify reports whether it is to be looked which disk is mounted.
+func (d *Disk) isToIdentify() bool {
+	return d.Source.IsFC && d.Mounted != "" && d.Undo.Device != "" && len(d.IDs) == 0 &&
+		!d.Undo.Identified
 }
 
 // hasUnknownSharer reports whether another disk of the target was found of which only the first
@@ -156,7 +190,7 @@ func (n *Node) isShared(d *Disk, portal string) bool {
 func (n *Node) logOut(d *Disk, env *Env) time.Time {
 	u := &d.Undo
 	portal := d.Source.Portals[u.Portals]
-	session := sessionOf(&d.Source, portal, u.Sessions)
+	session := sessionOf(&d.Source, portal, u.Paths)
 	if n.isShared(d, portal) || session != nil && slices.Contains(u.Busy, session.Host) {
 		u.Portals, u.LoggedOut = u.Portals+1, false
 		return n.undo(d, env)
@@ -179,6 +213,10 @@ func (n *Node) logOut(d *Disk, env *Env) time.Time {
 func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	u := &d.Undo
 	d.Session = ""
+	if u.TableSeen && d.isToIdentify() {
+		d.identify(ev)
+		return
+	}
 	ran, isRan := ev.Body.(*world.ISCSIAdmRan)
 	switch {
 	case isRan && ran.ExitCode != 0 && ran.ExitCode != world.ISCSINothingFound &&
@@ -204,7 +242,8 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 		d.applyData(ev)
 	case !u.Known:
 		if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound {
-			u.Known, u.Sessions, u.LookedAt = true, found.Paths, r.IssuedAt
+			u.Known, u.Paths, u.LookedAt = true, d.ownPaths(found.Paths), r.IssuedAt
+			d.noteFound(u.Paths)
 		}
 	case !u.Free:
 		n.applyTable(d, ev, env)
@@ -216,6 +255,8 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 		u.Portals, u.LoggedOut = u.Portals+1, false
 	case !u.IfaceGone && d.Source.hasOwnIface():
 		u.IfaceGone = true
+	case d.Marked:
+		d.Marked, d.Taken = false, false
 	default:
 		d.MayExist, d.Undo, d.Setup = false, Undo{}, Setup{}
 	}
@@ -252,7 +293,7 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 	for i := range listed.Mounts {
 		switch m := &listed.Mounts[i]; {
 		case m.Path == at:
-			d.Mounted, device = Uncertain, m.Device
+			d.Mounted, device, d.Taken = Uncertain, m.Device, d.Source.IsFC
 		case d.Block && strings.HasPrefix(m.Path, at+"/"):
 			n.note(d, strings.TrimPrefix(m.Path, at+"/"))
 			return
@@ -265,7 +306,7 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 			return
 		}
 	}
-	d.Undo.TableSeen = true
+	d.Undo.TableSeen, d.Undo.Device = true, device
 }
 
 // applyData applies what an earlier agent has written of a disk. Its file can be missing or torn. A
@@ -300,10 +341,10 @@ func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
 		mounted[listed.Mounts[i].Device] = listed.Mounts[i].Path
 	}
 	d.Undo.Busy = nil
-	for i := range d.Undo.Sessions {
-		s := &d.Undo.Sessions[i]
+	for i := range d.Undo.Paths {
+		s := &d.Undo.Paths[i]
 		for _, number := range s.OfDisk {
-			if at := mounted[number]; at != "" && !n.hasSameDisk(d) {
+			if at := mounted[number]; at != "" && !n.hasSameDisk(d) && (d.Taken || !d.Source.IsFC) {
 				n.waitForUnmount(d, fmt.Sprintf("%s is mounted at %s", s.Device.Path, at), env)
 				return
 			}

@@ -56,6 +56,15 @@ type Disk struct {
 	ScanUntil    time.Time `json:"scanUntil,omitzero"`
 	ScannedHosts []int     `json:"scannedHosts,omitempty"`
 	Rescanned    bool      `json:"rescanned,omitempty"`
+	// Devices are what was found of the disk last, and IDs, of fibre channel, its WWIDs, once it was
+	// found: they tell it from others, whatever a volume says of it, and lead to it without its ports.
+	Devices []world.BlockDevice `json:"devices,omitempty"`
+	IDs     []string            `json:"ids,omitempty"`
+	// Taken is set, of fibre channel, once the agent has taken the disk: had the kernel look for it
+	// when it was not there, mounted it, or bound it. What was on the node already and was never used
+	// is not removed. Marked is set once that is durable.
+	Taken  bool `json:"taken,omitempty"`
+	Marked bool `json:"marked,omitempty"`
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
 	// Secrets is the secret that is watched for the disk; empty: none.

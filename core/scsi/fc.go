@@ -62,6 +62,7 @@ var (
 	wwnName  = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
 	wwidName = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.:+=#@-]{0,127}$`)
 	lunName  = regexp.MustCompile(`-lun-[0-9]+$`)
+	partName = regexp.MustCompile(`-part[0-9]+$`) // as udev has it in the links to partitions
 )
 
 const wwnsMax = 32
@@ -83,6 +84,8 @@ func checkFC(s *Source) string {
 		return "fc.lun: not between 0 and 255"
 	case len(s.WWIDs) > wwnsMax || !all(s.WWIDs, isWWID):
 		return fmt.Sprintf("fc.wwids: more than %d, or not the names of disks", wwnsMax)
+	case slices.ContainsFunc(s.WWIDs, partName.MatchString):
+		return "fc.wwids: the name of a partition"
 	case len(s.WWNs) == 0 && (name == blocksDir || lunName.MatchString(name)):
 		return "fc.wwids: the name of another directory"
 	case len(name) > world.NameBytesMax:
@@ -124,20 +127,122 @@ func isSameUnit(x, y *Source) bool {
 	return x.LUN == y.LUN && share(x.WWNs, y.WWNs) || share(x.WWIDs, y.WWIDs)
 }
 
+// shares reports whether two disks may have a session, or the disk itself, in common.
+func (d *Disk) shares(o *Disk) bool { return o.Source.sharesTarget(&d.Source) || d.overlaps(o) }
+
+// overlaps reports whether a device was found for both of two disks, which their volumes may name
+// in different ways.
+func (d *Disk) overlaps(o *Disk) bool {
+	return slices.ContainsFunc(d.IDs, func(id string) bool { return slices.Contains(o.IDs, id) }) ||
+		slices.ContainsFunc(d.Devices, func(device world.BlockDevice) bool {
+			return device.Sequence != 0 && slices.Contains(o.Devices, device)
+		})
+}
+
+// noteFound notes what was found of a disk.
+func (d *Disk) noteFound(paths []world.SCSIPath) {
+	d.Devices = devicesOf(paths)
+	if ids := wwidsOf(paths); len(ids) == 1 {
+		d.IDs = ids
+	}
+}
+
+// devicesOf returns the block devices of paths.
+func devicesOf(paths []world.SCSIPath) (devices []world.BlockDevice) {
+	for i := range paths {
+		for _, device := range []world.BlockDevice{paths[i].Device, paths[i].Multipath} {
+			if device.Path != "" && !slices.Contains(devices, device) {
+				devices = append(devices, device)
+			}
+		}
+	}
+	return devices
+}
+
+// wwidsOf returns the WWIDs of the disks of paths.
+func wwidsOf(paths []world.SCSIPath) (ids []string) {
+	for i := range paths {
+		if id := paths[i].WWID; id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// ownPaths returns those of the paths that were found which are of the disk that was set up: its
+// ports may lead to another one by now. Of several disks none is, if that is not known.
+func (d *Disk) ownPaths(paths []world.SCSIPath) (own []world.SCSIPath) {
+	if len(d.IDs) == 0 && len(wwidsOf(paths)) > 1 {
+		return nil
+	}
+	for i := range paths {
+		if id := paths[i].WWID; id == "" || len(d.IDs) == 0 || slices.Contains(d.IDs, id) {
+			own = append(own, paths[i])
+		}
+	}
+	return own
+}
+
+// unit returns what is looked for. Of a disk that was found, only the name is known: a WWID may
+// have the dashes that are between others.
+func (d *Disk) unit() world.LogicalUnit {
+	unit := d.Source.unit()
+	if unit.IDs = d.IDs; d.Found && len(unit.WWIDs) > 1 {
+		unit.WWIDs = append(slices.Clone(unit.WWIDs), strings.Join(unit.WWIDs, "-"))
+	}
+	return unit
+}
+
+// identify takes over which disk is mounted, from a search for that. The disk is unmounted in any
+// case.
+func (d *Disk) identify(ev world.Event) {
+	d.Undo.Identified = true
+	if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound && ev.Err == nil {
+		d.IDs = wwidsOf(slices.DeleteFunc(slices.Clone(found.Paths), func(p world.SCSIPath) bool {
+			return !slices.Contains(p.OfDisk, d.Undo.Device)
+		}))
+	}
+}
+
+// marksDir is the directory below that of fibre channel disks with one for each disk that is
+// Taken. Their own are where they are mounted, and those that a kubelet removes only when empty.
+const marksDir = fcDir + "/.attached"
+
+func (n *Node) markPath(d *Disk) string {
+	return n.Dir + "/" + marksDir + strings.TrimPrefix(d.Name, fcDir)
+}
+
+// handleMark applies the end of marking a disk. Without the mark, an agent that is started after a
+// crash may leave the disk in the kernel; that is no reason to keep pods from it.
+func (d *Disk) handleMark(ev world.Event, env *Env) {
+	d.Marked = true
+	if ev.Err != nil {
+		env.Effects.Log(world.LevelWarning, "Failed to note that a disk is attached", "disk", d.Name,
+			"err", ev.Err.Message)
+	}
+}
+
 // connectFC takes the next step to a fibre channel disk (searchDisk upstream): unless there is a
 // multipath device over it, the hosts are scanned for it, and then for more paths.
 func (n *Node) connectFC(d *Disk, u *Use, env *Env) time.Time {
 	s, now := &d.Setup, env.Effects.Now()
 	var found []*world.SCSIPath
 	isJoined := false
-	for i := range s.Sessions {
-		if s.Sessions[i].Device.Path != "" {
-			found = append(found, &s.Sessions[i])
-			isJoined = isJoined || s.Sessions[i].Multipath.Path != ""
+	for i := range s.Paths {
+		if s.Paths[i].Device.Path != "" {
+			found = append(found, &s.Paths[i])
+			isJoined = isJoined || s.Paths[i].Multipath.Path != ""
 		}
 	}
-	switch {
-	case !isJoined && !slices.Contains(s.Scanned, allHosts):
+	isScanned := slices.Contains(s.Scanned, allHosts)
+	switch ids := wwidsOf(s.Paths); {
+	case len(ids) > 1:
+		d.failSetup("WaitForAttach", "the ports lead to different disks: "+strings.Join(ids, ", "), env)
+		return s.Attempts.NotBefore
+	case !isJoined && !isScanned && len(found) == 0 && !d.Taken:
+		d.Taken = true
+		return now
+	case !isJoined && !isScanned:
 		s.Scanned, s.DisksUntil = append(s.Scanned, allHosts), now.Add(disksWait)
 		d.noteScan(allHosts, now)
 		d.issue(subjectSetup, scanTimeout, &world.ScanSCSIHosts{Unit: d.Source.unit()}, env)

@@ -37,10 +37,14 @@ func TestFC(t *testing.T) {
 	u := fcUseBy("u", v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: lunOf(3), FSType: "xfs",
 		ReadOnly: true})
 	root := w.n.Dir + "/fc/" + wwn + "-lun-3"
+	w.use(u)
+	w.after(multipathWait)
 	if state := w.use(u); !state.Ready || w.mounts[root] != "dev/dev/sdb" {
 		t.Errorf("%+v, %v", state, w.mounts)
 	}
-	w.expect("MakeDir "+root, "Scan ["+wwn+"] 3 []", "MountDevice /dev/sdb xfs true []")
+	mark := w.n.Dir + "/fc/.attached/" + wwn + "-lun-3"
+	w.expect("MakeDir "+root, "MakeDir "+mark,
+		"Scan ["+wwn+"] 3 []", "MountDevice /dev/sdb xfs true []")
 	if names := w.n.VolumesInUse(&v1.Node{}); len(names) != 1 ||
 		names[0] != "kubernetes.io/fc/["+v1.UniqueVolumeName(wwn)+"]:3" {
 		t.Errorf("in use: %v", names)
@@ -49,7 +53,7 @@ func TestFC(t *testing.T) {
 	w.expect("Unmount "+root, "Remove 3")
 	w.fcPaths = w.fcScan // the scan brings it back
 	w.after(disksWait)
-	w.expect("Remove 3", "RemoveTree "+root)
+	w.expect("Remove 3", "RemoveTree "+mark, "RemoveTree "+root)
 	if len(w.n.Disks) > 0 {
 		t.Errorf("left: %v", w.n.Names())
 	}
@@ -61,11 +65,12 @@ func TestFCMultipath(t *testing.T) {
 	w := newRig(t)
 	w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", ""), fcPath("/dev/sdc", "/dev/dm-0")}
 	w.use(fcUseBy("u", v1.FCVolumeSource{WWIDs: []string{"3600 a", "b"}}))
-	w.expect("MakeDir "+w.n.Dir+"/fc/3600_a-b", "MountDevice /dev/dm-0 ext4 false []")
+	w.expect("MakeDir "+w.n.Dir+"/fc/3600_a-b", "MountDevice /dev/dm-0 ext4 false []",
+		"MakeDir "+w.n.Dir+"/fc/.attached/3600_a-b")
 
 	w = newRig(t)
 	w.fcScan = []world.SCSIPath{fcPath("/dev/sdb", ""), fcPath("/dev/sdc", "")}
-	u := fcUseBy("u", v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: lunOf(0)})
+	u := fcUseBy("u", v1.FCVolumeSource{WWIDs: []string{"3600"}})
 	if state := w.use(u); state.Ready {
 		t.Error("the multipath device was not waited for")
 	}
@@ -91,15 +96,16 @@ func TestFCMultipath(t *testing.T) {
 func TestFCChecks(t *testing.T) {
 	many := strings.Split(strings.Repeat("5006,", wwnsMax), ",")
 	for field, s := range map[string]v1.FCVolumeSource{ //ordered: each by itself
-		"fc: no fc disk":        {TargetWWNs: []string{wwn}}, // without a LUN
-		"fc.targetWWNs":         {TargetWWNs: []string{"../" + wwn}, Lun: lunOf(0)},
-		"fc.targetWWNs: more":   {TargetWWNs: append(many, wwn), Lun: lunOf(0)},
-		"fc.lun":                {TargetWWNs: []string{wwn}, Lun: lunOf(256)},
-		"fc.wwids":              {WWIDs: []string{"a/b"}},
-		"fc.wwids: the name":    {WWIDs: []string{"volumeDevices"}},
-		"fc.wwids: the name of": {WWIDs: []string{"a", "lun", "3"}},
-		"fc: the names":         {WWIDs: []string{strings.Repeat("a", 128), strings.Repeat("b", 128)}},
-		"fc.fsType":             {WWIDs: []string{"a"}, FSType: "-x"},
+		"fc: no fc disk":          {TargetWWNs: []string{wwn}}, // without a LUN
+		"fc.targetWWNs":           {TargetWWNs: []string{"../" + wwn}, Lun: lunOf(0)},
+		"fc.targetWWNs: more":     {TargetWWNs: append(many, wwn), Lun: lunOf(0)},
+		"fc.lun":                  {TargetWWNs: []string{wwn}, Lun: lunOf(256)},
+		"fc.wwids":                {WWIDs: []string{"a/b"}},
+		"fc.wwids: the name of a": {WWIDs: []string{"3600-part1"}},
+		"fc.wwids: the name":      {WWIDs: []string{"volumeDevices"}},
+		"fc.wwids: the name of":   {WWIDs: []string{"a", "lun", "3"}},
+		"fc: the names":           {WWIDs: []string{strings.Repeat("a", 128), strings.Repeat("b", 128)}},
+		"fc.fsType":               {WWIDs: []string{"a"}, FSType: "-x"},
 	} {
 		w := newRig(t)
 		if state := w.use(fcUseBy("u", s)); !strings.Contains(state.Problem, field) {
@@ -115,24 +121,27 @@ func TestFCOfEarlierAgent(t *testing.T) {
 	w.n.Start(true)
 	w.cleans = false
 	w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: wwn + "-lun-1", Directory: true},
-		{Name: "3600_a", Directory: true}, {Name: "volumeDevices", Directory: true}}
+		{Name: "3600_a", Directory: true}, {Name: "a-b-c", Directory: true},
+		{Name: "volumeDevices", Directory: true}}
 	w.dirs[w.n.Dir+"/fc/volumeDevices"] = []world.DirEntry{{Name: "3600", Directory: true}}
 	w.dirs[w.n.Dir+"/fc/volumeDevices/3600"] = []world.DirEntry{{Name: "gone"}}
 	w.mounts[w.n.Dir+"/fc/"+wwn+"-lun-1"] = "dev/dev/sdb"
 	w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "")}
 	w.run()
-	if got := fmt.Sprint(w.n.Names()); got != "[fc/3600_a fc/"+wwn+"-lun-1 fc/volumeDevices/3600]" ||
+	if got := fmt.Sprint(w.n.Names()); got != "[fc/3600_a fc/"+wwn+
+		"-lun-1 fc/a-b-c fc/volumeDevices/3600]" ||
 		!w.n.Holds("gone") {
 		t.Fatalf("found %s", got)
 	}
 	node := &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
-		"kubernetes.io/fc/[3600 a]", "kubernetes.io/fc/[" + wwn + "]:1", "kubernetes.io/fc/[gone]"}}}
-	if names := w.n.VolumesInUse(node); len(names) != 2 {
+		"kubernetes.io/fc/[3600 a]", "kubernetes.io/fc/[" + wwn + "]:1", "kubernetes.io/fc/[gone]",
+		"kubernetes.io/fc/[a-b c]"}}}
+	if names := w.n.VolumesInUse(node); len(names) != 3 {
 		t.Errorf("in use: %v", names)
 	}
 	w.cleans = true
 	w.after(time.Minute)
-	w.after(lateMax)
+	w.after(listedPeriod)
 	calls := w.take()
 	if len(w.n.Disks) > 0 || !strings.Contains(calls, "ReleaseDevice ") ||
 		!strings.Contains(calls, "Unmount "+w.n.Dir+"/fc/"+wwn+"-lun-1") {
@@ -151,6 +160,145 @@ func TestFCSameDisk(t *testing.T) {
 		t.Error("removed under another volume")
 	}
 	if w.release("u2"); !strings.Contains(w.take(), "Remove 0") {
+		t.Error("not removed")
+	}
+}
+
+// withWWID returns a path with the name of its disk.
+func withWWID(p world.SCSIPath, wwid string) world.SCSIPath {
+	p.WWID = wwid
+	return p
+}
+
+// Volumes that name one disk in ways that have no word in common share it, too: what is found for
+// them tells.
+func TestFCSameDiskByAnotherName(t *testing.T) {
+	for _, wwid := range []string{"", "naa.600"} { // without, the device tells
+		w := newRig(t)
+		w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sdb", "/dev/dm-0"), wwid)}
+		w.use(fcUseBy("u1", v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: lunOf(0)}))
+		w.use(fcUseBy("u2", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+		w.take()
+		if w.release("u1"); strings.Contains(w.take(), "Remove 0") {
+			t.Error("removed under another volume")
+		}
+		if w.release("u2"); !strings.Contains(w.take(), "Remove 0") {
+			t.Error("not removed")
+		}
+	}
+}
+
+// A disk that was on the node before, and could not be mounted, is the node's own: it stays.
+func TestFCOfNode(t *testing.T) {
+	w := newRig(t)
+	w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sda", ""), "naa.600")}
+	w.fcScan = w.fcPaths
+	w.mounts["/var"] = "dev/dev/sda"
+	w.fail["MountDevice"] = world.Errorf(world.KindInternal, "MountDevice", "already mounted")
+	w.use(fcUseBy("u", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+	w.after(multipathWait)
+	w.release("u")
+	w.after(disksWait)
+	if calls := w.take(); strings.Contains(calls, "Remove 0") || len(w.n.Disks) > 0 ||
+		!strings.Contains(calls, "MountDevice /dev/sda") {
+		t.Errorf("left: %v, calls: %s", w.n.Names(), calls)
+	}
+}
+
+// Of a disk that an earlier agent has left unmounted, a mark tells if it was that agent's.
+func TestFCMarkOfEarlierAgent(t *testing.T) {
+	for _, isMarked := range []bool{false, true} {
+		w := newRig(t)
+		w.n.Start(true)
+		fc := w.n.Dir + "/fc"
+		w.dirs[fc] = []world.DirEntry{{Name: ".attached", Directory: true},
+			{Name: "3600", Directory: true}, {Name: "volumeDevices", Directory: true}}
+		w.dirs[fc+"/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
+		w.dirs[fc+"/.attached"] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
+		if isMarked {
+			w.dirs[fc+"/.attached/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
+		}
+		w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "")}
+		w.run()
+		w.after(disksWait)
+		calls := w.take()
+		if strings.Contains(calls, "Remove 0") != isMarked || len(w.n.Disks) > 0 ||
+			strings.Contains(calls, "RemoveTree "+fc+"/.attached/volumeDevices/3601") != isMarked {
+			t.Errorf("marked %v: left: %v, calls: %s", isMarked, w.n.Names(), calls)
+		}
+	}
+}
+
+// Ports that lead to different disks are no paths of one: none is mounted, none removed.
+func TestFCDifferentDisks(t *testing.T) {
+	w := newRig(t)
+	w.fcScan = []world.SCSIPath{withWWID(fcPath("/dev/sdb", ""), "naa.600"),
+		withWWID(fcPath("/dev/sdc", ""), "naa.601")}
+	u := fcUseBy("u", v1.FCVolumeSource{TargetWWNs: []string{"5006", wwn}, Lun: lunOf(0)})
+	if state := w.use(u); !strings.Contains(state.Problem, "different disks: naa.600, naa.601") {
+		t.Errorf("%+v", state)
+	}
+	w.release("u")
+	w.after(2 * disksWait)
+	if calls := w.take(); strings.Contains(calls, "Remove 0") || strings.Contains(calls, "Mount") ||
+		len(w.n.Disks) > 0 {
+		t.Errorf("left: %v, calls: %s", w.n.Names(), calls)
+	}
+}
+
+// A disk of an earlier agent is known by its mount before that ends, and looked for by its own name
+// then: its port may be lost. Another disk that the port leads to by now stays.
+func TestFCIsIdentified(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	at := w.n.Dir + "/fc/" + wwn + "-lun-0"
+	w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: wwn + "-lun-0", Directory: true}}
+	w.mounts[at] = "dev/dev/sdb"
+	w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sdb", ""), "naa.600"),
+		withWWID(fcPath("/dev/sdc", ""), "naa.601")}
+	w.hold = "Find 0"
+	w.run()
+	find, _ := w.held[0].Body.(*world.FindSCSIDisks)
+	if len(w.held) != 1 || find.Unit.Mounted != "dev/dev/sdb" || w.mounts[at] == "" {
+		t.Fatalf("%+v", w.held)
+	}
+	w.complete(w.held[0], w.answer(find))
+	w.held = nil
+	w.run()
+	if find, _ = w.held[0].Body.(*world.FindSCSIDisks); fmt.Sprint(find.Unit.IDs) != "[naa.600]" {
+		t.Fatalf("%+v", find)
+	}
+	w.complete(w.held[0], w.answer(find))
+	w.hold = "Remove 0"
+	w.held = nil
+	w.run()
+	if m, _ := w.held[0].Body.(*world.RemoveSCSIDisks); len(m.Devices) != 1 ||
+		m.Devices[0].Path != "/dev/sdb" {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A WWID with a dash is looked for by the name of the directory as well.
+func TestFCWithDash(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: "1a-b", Directory: true}}
+	w.hold = "Find"
+	w.run()
+	if find, _ := w.held[0].Body.(*world.FindSCSIDisks); fmt.Sprint(find.Unit.WWIDs) != "[1a b 1a-b]" {
+		t.Errorf("%+v", find)
+	}
+}
+
+// The kernel goes on with a scan that has timed out, and the disk is looked for as long.
+func TestFCLateScan(t *testing.T) {
+	w := newRig(t)
+	w.fail["Scan"] = world.Errorf(world.KindTimeout, "ScanSCSIHosts", "late")
+	w.use(fcUseBy("u", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+	w.release("u")
+	w.after(2 * disksWait)
+	w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "")}
+	if w.after(lateMax); !strings.Contains(w.take(), "Remove 0") {
 		t.Error("not removed")
 	}
 }

@@ -134,6 +134,10 @@ func (n *Node) PlanDisk(name string, env *Env) time.Time {
 func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 	var wake time.Time
 	n.watchSecret(d, env)
+	if d.Taken && !d.Marked {
+		d.issue(subjectMark, fsTimeout, &world.MakeDir{Path: n.markPath(d), Mode: 0o750}, env)
+		return wake
+	}
 	if n.planBound(d, env, &wake) {
 		return wake
 	}
@@ -177,6 +181,8 @@ func (n *Node) HandleDiskCompletion(id world.OpID, r op.Record, ev world.Event, 
 		}
 	case subjectUndo:
 		n.handleUndo(d, r, ev, env)
+	case subjectMark:
+		d.handleMark(ev, env)
 	case subjectBound:
 		n.handleBound(d, uid, ev, env)
 	}
@@ -187,7 +193,7 @@ func (n *Node) HandleDiskCompletion(id world.OpID, r op.Record, ev world.Event, 
 // more: an operation on them has ended.
 func (n *Node) noteChange(d *Disk) {
 	for _, o := range n.Disks { //ordered: each by itself
-		if o != d && o.Source.sharesTarget(&d.Source) {
+		if o != d && o.shares(d) {
 			o.Setup.Known, o.Outdated = false, o.Op != 0
 		}
 	}
@@ -196,7 +202,7 @@ func (n *Node) noteChange(d *Disk) {
 // enqueueSharers plans the other disks of the target: they may wait for a session.
 func (n *Node) enqueueSharers(d *Disk, env *Env) {
 	for _, name := range slices.Sorted(maps.Keys(n.Disks)) {
-		if other := n.Disks[name]; other != d && other.Source.sharesTarget(&d.Source) {
+		if other := n.Disks[name]; other != d && other.shares(d) {
 			env.Enqueue(DiskKey(name))
 		}
 	}

@@ -1,6 +1,7 @@
 package scsi
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type Search struct {
 	MountsSeen bool              `json:"mountsSeen,omitempty"`
 	Mounts     map[string]bool   `json:"mounts,omitempty"` // the paths below the directory of disks
 	Dirs       []string          `json:"dirs,omitempty"`   // below it, which are to be listed
+	Marks      []string          `json:"marks,omitempty"`  // the names of disks that have a mark
 	Attempts   volumeop.Attempts `json:"attempts,omitzero"`
 }
 
@@ -83,6 +85,11 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	if len(s.Dirs) > 0 {
 		return
 	}
+	for _, name := range s.Marks {
+		if d := n.Disks[name]; d != nil {
+			d.Taken, d.Marked = true, true
+		}
+	}
 	*s = Search{Complete: true}
 	for _, name := range n.Names() {
 		env.Enqueue(DiskKey(name))
@@ -97,7 +104,12 @@ func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 	for _, entry := range entries {
 		name := at + "/" + entry.Name
 		_, isDisk := sourceOfName(name)
+		marked, isMark := strings.CutPrefix(name, marksDir+"/")
 		switch {
+		case isMark && entry.Name != blocksDir:
+			n.Search.Marks = append(n.Search.Marks, fcDir+"/"+marked)
+		case isMark, name == marksDir:
+			n.Search.Dirs = append(n.Search.Dirs, name)
 		case n.Disks[at] != nil:
 			if entry.Name != dataFile {
 				n.note(n.Disks[at], entry.Name)
@@ -116,8 +128,11 @@ func (n *Node) addFound(name string, now time.Time) {
 	s, _ := sourceOfName(name)
 	d := n.add(name, s)
 	d.Found, d.MayExist, d.LateUntil = true, true, now.Add(lateMax)
+	if s.IsFC { // nothing but a scan may still have an effect
+		d.LateUntil = now.Add(disksWait)
+	}
 	if n.Search.Mounts[name] {
-		d.Mounted = Done
+		d.Mounted, d.Taken = Done, s.IsFC
 	}
 	if d.Block {
 		n.Search.Dirs = append(n.Search.Dirs, name)
@@ -127,38 +142,42 @@ func (n *Node) addFound(name string, now time.Time) {
 // VolumesInUse returns the names of the volumes that are not to be detached from the node, sorted.
 // Those that the Node names stay while it is searched. Of a disk that was found only a part of the
 // name is known: the Node may have it with or without the port.
-func (n *Node) VolumesInUse(node *v1.Node) (names []v1.UniqueVolumeName) {
-	add := func(name string) {
-		if !slices.Contains(names, v1.UniqueVolumeName(name)) {
-			names = append(names, v1.UniqueVolumeName(name))
+func (n *Node) VolumesInUse(node *v1.Node) []v1.UniqueVolumeName {
+	inUse := map[v1.UniqueVolumeName]bool{}
+	known := map[string][]v1.UniqueVolumeName{}
+	for _, named := range node.Status.VolumesInUse {
+		name := comparableName(string(named))
+		known[name] = append(known[name], named)
+		if !n.Search.Complete && (strings.HasPrefix(string(named), pluginName) ||
+			strings.HasPrefix(string(named), fcPluginName)) {
+			inUse[named] = true
 		}
 	}
-	for _, name := range n.Names() {
-		d := n.Disks[name]
-		for _, u := range d.sortedUses() {
-			add(u.Unique)
+	for _, d := range n.Disks { //ordered: into a set
+		for _, u := range d.Uses { //ordered: into a set
+			inUse[v1.UniqueVolumeName(u.Unique)] = true
 		}
 		if len(d.Uses) > 0 || !d.MayExist {
 			continue
 		}
-		for _, named := range node.Status.VolumesInUse {
-			is := string(named)
-			if d.Source.IsFC {
-				is = strings.ReplaceAll(is, " ", "_")
-			}
-			if slices.ContainsFunc(d.uniqueNames(), func(unique string) bool {
-				return is == unique || d.Source.IsFC && is == strings.ReplaceAll(unique, " ", "_")
-			}) {
-				add(string(named))
+		for _, unique := range d.uniqueNames() {
+			for _, named := range known[comparableName(unique)] {
+				inUse[named] = true
 			}
 		}
 	}
-	for _, named := range node.Status.VolumesInUse {
-		if !n.Search.Complete && (strings.HasPrefix(string(named), pluginName) ||
-			strings.HasPrefix(string(named), pluginPrefix+fcDir+"/")) {
-			add(string(named))
-		}
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(inUse))
 }
+
+// comparableName returns the name of a volume without what the directory of a fibre channel disk
+// does not tell: whether a dash is within a WWID or between two, and which underscores are spaces.
+func comparableName(name string) string {
+	if !strings.HasPrefix(name, fcPluginName) {
+		return name
+	}
+	return asOnDisk.Replace(name)
+}
+
+const fcPluginName = pluginPrefix + fcDir + "/"
+
+var asOnDisk = strings.NewReplacer("[", "", "]", "", " ", "-", "_", "-")

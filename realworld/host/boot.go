@@ -76,7 +76,8 @@ func Boot(root, rootDir string, ids IDFiles) (*world.Boot, error) {
 	}, nil
 }
 
-// hasSCSIVolumes reports whether an agent or a kubelet may have set up volumes of the kind iscsi.
+// hasSCSIVolumes reports whether an agent or a kubelet may have set up volumes of the kinds iscsi
+// and fc.
 func hasSCSIVolumes(rootDir string) bool {
 	at := filepath.Join(rootDir, "plugins/kubernetes.io")
 	_, err := os.Lstat(filepath.Join(at, "iscsi"))

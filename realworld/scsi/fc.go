@@ -2,9 +2,11 @@ package scsi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,97 +17,182 @@ import (
 	"seedlet.dev/world"
 )
 
-// Disks of fibre channel are found by the links of udev (findDisk and findDiskWWIDs in
-// pkg/volume/fc): by the port of the target and the LUN, or by the name of the disk, and from there
-// by what all paths to a disk have in common.
+// Disks of fibre channel are found by the port of the target and the LUN, or by the name of the
+// disk (findDisk and findDiskWWIDs in pkg/volume/fc), and from there by what all paths to a disk
+// have in common. A kubelet goes by the links of udev. They lag behind the kernel, and one that is
+// older than its disk leads to another disk, so what the kernel says of a disk counts. Only names
+// that the kernel does not have, such as those made of a serial number, are looked for as links.
 
-// fcBlocks returns the directories of the block devices of a logical unit, one for each path, by
-// name.
-func (k kernel) fcBlocks(unit *world.LogicalUnit) []string {
-	names := map[string]bool{}
-	for _, pattern := range linksTo(unit) {
-		k.addLinked(pattern, names)
-	}
-	wwids := map[string]bool{}
-	for name := range names { //ordered: into a set
-		if wwid := attribute(k.block(name), "device/wwid"); strings.HasPrefix(wwid, "naa.") {
-			wwids[wwid] = true // unique in the world (T10, NAA identifiers)
-		}
-	}
-	if len(wwids) > 0 {
-		all, _ := filepath.Glob(filepath.Join(k.sys, "class/block/sd*/device/wwid"))
-		for _, file := range all {
-			if wwids[attribute(file)] {
-				names[filepath.Base(filepath.Dir(filepath.Dir(file)))] = true
-			}
-		}
-	}
-	var blocks []string
-	for name := range names { //ordered: sorted below
-		blocks = append(blocks, k.block(name))
-	}
-	slices.Sort(blocks)
-	return blocks
+// fcFound are the devices of a logical unit: the names of its disks, and of its multipath devices
+// with the WWIDs.
+type fcFound struct {
+	disks map[string]bool
+	maps  map[string]string
 }
 
-// linksTo returns the links of udev to a logical unit, below /dev/disk.
-func linksTo(unit *world.LogicalUnit) (patterns []*regexp.Regexp) {
-	for _, wwn := range unit.WWNs {
-		patterns = append(patterns, regexp.MustCompile(fmt.Sprintf(`^by-path/(pci-.*-fc|fc)-0x%s-lun-%d$`,
-			regexp.QuoteMeta(wwn), unit.LUN)))
+// kernelWWID returns the name that the kernel has for a disk which udev calls scsi-WWID; empty if
+// that cannot be said (page 83 of SPC-4: 3 is NAA, 2 EUI-64).
+func kernelWWID(wwid string) string {
+	kind, hex := "", strings.TrimLeft(wwid[min(1, len(wwid)):], "0123456789abcdef")
+	switch {
+	case hex != "" || len(wwid) < 2:
+	case wwid[0] == '3':
+		kind = "naa."
+	case wwid[0] == '2':
+		kind = "eui."
+	}
+	if kind == "" {
+		return ""
+	}
+	return kind + wwid[1:]
+}
+
+// uniqueWWID returns the name of a disk if no other one in the world has it; otherwise nothing.
+func uniqueWWID(block string) string {
+	wwid := attribute(block, "device/wwid")
+	if strings.HasPrefix(wwid, "naa.") || strings.HasPrefix(wwid, "eui.") {
+		return wwid
+	}
+	return ""
+}
+
+// mapWWID returns the name of the disk of a multipath device; empty if it is none.
+func (k kernel) mapWWID(name string) string {
+	wwid, isMap := strings.CutPrefix(attribute(k.block(name), "dm/uuid"), "mpath-")
+	if !isMap {
+		return ""
+	}
+	return kernelWWID(wwid)
+}
+
+// fcDevices finds the devices of a logical unit.
+func (k kernel) fcDevices(unit *world.LogicalUnit) (*fcFound, error) {
+	entries, err := readDir(filepath.Join(k.sys, "class/block"))
+	if err != nil {
+		return nil, err
+	}
+	linked, err := k.linked(unit)
+	if err != nil {
+		return nil, err
+	}
+	found := &fcFound{map[string]bool{}, map[string]string{}}
+	wwids := map[string]bool{}
+	for _, wwid := range unit.IDs {
+		wwids[wwid] = true
 	}
 	for _, wwid := range unit.WWIDs {
-		patterns = append(patterns, regexp.MustCompile("^by-id/scsi-"+regexp.QuoteMeta(wwid)+"$"))
+		wwids[kernelWWID(wwid)] = true
 	}
-	return patterns
-}
-
-// addLinked adds the disks that links lead to, of a multipath device those below it.
-func (k kernel) addLinked(pattern *regexp.Regexp, names map[string]bool) {
-	for _, dir := range []string{"by-path", "by-id"} {
-		entries, _ := os.ReadDir(filepath.Join(k.dev, "disk", dir))
-		for _, entry := range entries {
-			if !pattern.MatchString(dir + "/" + entry.Name()) {
-				continue
-			}
-			target, err := os.Readlink(filepath.Join(k.dev, "disk", dir, entry.Name()))
-			if err != nil {
-				continue
-			}
-			block := k.block(filepath.Base(target))
-			if _, err := os.Stat(filepath.Join(block, "dev")); err != nil {
-				continue // the link is older than the last disk of that name
-			}
-			joined := block
-			if name := k.multipath(block); name != "" {
-				joined = k.block(name)
-			}
-			if !k.isMultipath(joined) {
-				names[filepath.Base(block)] = true
-				continue
-			}
-			slaves, _ := os.ReadDir(filepath.Join(joined, "slaves"))
-			for _, slave := range slaves {
-				names[slave.Name()] = true
-			}
+	for _, entry := range entries {
+		name, block := entry.Name(), k.block(entry.Name())
+		isMounted := unit.Mounted != "" && attribute(block, "dev") == unit.Mounted
+		switch {
+		case isMounted && k.isMultipath(block):
+			linked[name] = true
+		case k.isDisk(name) && (isMounted || linked[name] || k.isAt(block, unit)):
+			found.disks[name] = true
+			wwids[uniqueWWID(block)] = true
+		}
+		if linked[name] && k.isMultipath(block) {
+			found.maps[name] = k.mapWWID(name)
+			wwids[found.maps[name]] = true
 		}
 	}
+	delete(wwids, "")
+	for _, entry := range entries {
+		name, block := entry.Name(), k.block(entry.Name())
+		switch wwid := k.mapWWID(name); {
+		case k.isDisk(name) && wwids[uniqueWWID(block)]:
+			found.disks[name] = true
+		case wwid != "" && wwids[wwid]:
+			found.maps[name] = wwid
+		}
+	}
+	for name := range found.maps { //ordered: into a set
+		slaves, _ := os.ReadDir(filepath.Join(k.block(name), "slaves"))
+		for _, slave := range slaves {
+			found.disks[slave.Name()] = true
+		}
+	}
+	return found, nil
 }
 
-// findFC finds the disks of a logical unit of fibre channel.
+// isDisk reports whether a block device is a whole SCSI disk.
+func (k kernel) isDisk(name string) bool {
+	return strings.HasPrefix(name, "sd") && attribute(k.block(name), "partition") == "" &&
+		attribute(k.block(name), "dev") != ""
+}
+
+// address returns the directory of the SCSI device of a disk, whose name is HOST:CHANNEL:ID:LUN;
+// empty if it has gone.
+func address(block string) string {
+	dir, err := filepath.EvalSymlinks(filepath.Join(block, "device"))
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// isAt reports whether a disk is the LUN of one of the ports of a logical unit.
+func (k kernel) isAt(block string, unit *world.LogicalUnit) bool {
+	at := filepath.Base(address(block))
+	target, isLUN := strings.CutSuffix(at, fmt.Sprintf(":%d", unit.LUN))
+	port := attribute(k.sys, "class/fc_transport/target"+target, "port_name")
+	return isLUN && port != "" && slices.Contains(unit.WWNs, strings.TrimPrefix(port, "0x"))
+}
+
+// linked returns the names of the devices to which links of udev lead by the names of a disk,
+// without those names that the kernel has as well.
+func (k kernel) linked(unit *world.LogicalUnit) (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, wwid := range unit.WWIDs {
+		if kernelWWID(wwid) != "" {
+			continue
+		}
+		target, err := os.Readlink(filepath.Join(k.dev, "disk/by-id/scsi-"+wwid))
+		switch {
+		case err == nil:
+			names[filepath.Base(target)] = true
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// readDir reads a directory; one that does not exist is empty.
+func readDir(path string) ([]os.DirEntry, error) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return entries, err
+}
+
+// findFC finds the disks of a logical unit of fibre channel, and multipath devices that have none.
 func (k kernel) findFC(unit *world.LogicalUnit) (*world.SCSIDisksFound, error) {
+	devices, err := k.fcDevices(unit)
+	if err != nil {
+		return nil, err
+	}
 	found := &world.SCSIDisksFound{}
-	for _, block := range k.fcBlocks(unit) {
-		path := world.SCSIPath{Device: k.device(block), Present: true, OfDisk: k.numbers(block, 0)}
+	for _, name := range slices.Sorted(maps.Keys(devices.disks)) {
+		block := k.block(name)
+		path := world.SCSIPath{Device: k.device(block), Present: true, OfDisk: k.numbers(block, 0),
+			WWID: attribute(block, "device/wwid")}
 		path.OfAny = path.OfDisk
-		if dir, err := filepath.EvalSymlinks(filepath.Join(block, "device")); err == nil {
-			host, _, _ := strings.Cut(filepath.Base(dir), ":") // HOST:CHANNEL:ID:LUN
-			path.Host, _ = strconv.Atoi(host)
-		}
+		host, _, _ := strings.Cut(filepath.Base(address(block)), ":")
+		path.Host, _ = strconv.Atoi(host)
 		if name := k.multipath(block); name != "" {
 			path.Multipath = k.device(k.block(name))
+			delete(devices.maps, name)
 		}
 		found.Paths = append(found.Paths, path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(devices.maps)) {
+		numbers := k.numbers(k.block(name), 0)
+		found.Paths = append(found.Paths, world.SCSIPath{Multipath: k.device(k.block(name)),
+			Present: true, OfDisk: numbers, OfAny: numbers, WWID: devices.maps[name]})
 	}
 	slices.SortStableFunc(found.Paths, func(x, y world.SCSIPath) int {
 		return cmp.Compare(x.Host, y.Host)
@@ -115,37 +202,42 @@ func (k kernel) findFC(unit *world.LogicalUnit) (*world.SCSIDisksFound, error) {
 
 // scanAll has the kernel look for a logical unit of fibre channel. The ports that are known have
 // its LUN looked for, and nothing else. Otherwise, all hosts look for everything (scsiHostRescan in
-// pkg/volume/fc), but those of iSCSI, whose disks appear for their volumes alone.
-func (k kernel) scanAll(unit *world.LogicalUnit) error {
-	known, err := k.scanPorts(unit)
-	if known || err != nil {
+// pkg/volume/fc), but those of iSCSI, whose disks appear for their volumes alone, and, for a port,
+// those that are none of fibre channel.
+func (k kernel) scanAll(ctx context.Context, unit *world.LogicalUnit) error {
+	scans, err := k.scansOfPorts(unit)
+	if err != nil {
 		return err
 	}
-	lun := "-"
+	if len(scans) > 0 {
+		return k.scanHosts(ctx, scans)
+	}
+	lun, class := "-", "class/scsi_host"
 	if len(unit.WWNs) > 0 {
 		lun = strconv.Itoa(int(unit.LUN))
+		if _, err := os.Stat(filepath.Join(k.sys, "class/fc_host")); err == nil {
+			class = "class/fc_host"
+		}
 	}
-	hosts, err := os.ReadDir(filepath.Join(k.sys, "class/scsi_host"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	hosts, err := readDir(filepath.Join(k.sys, class))
+	if err != nil {
+		return err
 	}
 	for _, host := range hosts {
-		_, isNot := os.Stat(filepath.Join(k.sys, "class/iscsi_host", host.Name()))
-		if isNot == nil {
-			continue
+		if _, err := os.Stat(filepath.Join(k.sys, "class/iscsi_host", host.Name())); err != nil {
+			scans[host.Name()] = []string{"- - " + lun}
 		}
-		// A host that cannot be scanned keeps the others from nothing.
-		err = errors.Join(err, writeAttribute("- - "+lun, k.sys, "class/scsi_host", host.Name(), "scan"))
 	}
-	return err
+	return k.scanHosts(ctx, scans)
 }
 
 // remotePort is the name of a port of a target: rport-HOST:CHANNEL-NUMBER.
 var remotePort = regexp.MustCompile(`^rport-([0-9]+):([0-9]+)-[0-9]+$`)
 
-// scanPorts scans the ports of a logical unit, and reports whether there are any.
-func (k kernel) scanPorts(unit *world.LogicalUnit) (known bool, err error) {
-	ports, _ := os.ReadDir(filepath.Join(k.sys, "class/fc_remote_ports"))
+// scansOfPorts returns the scans for the ports of a logical unit, by host; none if there are none.
+func (k kernel) scansOfPorts(unit *world.LogicalUnit) (map[string][]string, error) {
+	scans := map[string][]string{}
+	ports, err := readDir(filepath.Join(k.sys, "class/fc_remote_ports"))
 	for _, port := range ports {
 		at := filepath.Join(k.sys, "class/fc_remote_ports", port.Name())
 		parts := remotePort.FindStringSubmatch(port.Name())
@@ -154,9 +246,8 @@ func (k kernel) scanPorts(unit *world.LogicalUnit) (known bool, err error) {
 		if parts == nil || !slices.Contains(unit.WWNs, name) || id == "" || id == "-1" {
 			continue
 		}
-		known = true
-		err = errors.Join(err, writeAttribute(fmt.Sprintf("%s %s %d", parts[2], id, unit.LUN), k.sys,
-			"class/scsi_host", "host"+parts[1], "scan"))
+		scans["host"+parts[1]] = append(scans["host"+parts[1]],
+			fmt.Sprintf("%s %s %d", parts[2], id, unit.LUN))
 	}
-	return known, err
+	return scans, err
 }

@@ -4,7 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
+	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"seedlet.dev/realworld/porttest"
 	"seedlet.dev/world"
@@ -15,7 +20,8 @@ import (
 const wwn = "50060a0b00c26ae2"
 
 // fcNode makes directories that are like those of a node which has LUN 3 of a port by two hosts,
-// joined by multipathd, LUN 4 by one, and a link that is older than its disk.
+// joined by multipathd, LUN 4 by one, links that are older than their disks, and a multipath device
+// that has lost its disk.
 func fcNode(t *testing.T) Options {
 	t.Helper()
 	opts := Options{Sys: t.TempDir(), Dev: t.TempDir()}
@@ -56,13 +62,16 @@ func fcNode(t *testing.T) Options {
 	write("class/block/dm-0/dm/uuid", "mpath-3600\n")
 	write("class/block/dm-0/dm/name", "mpatha\n")
 	write("class/block/sdb/device/state", "running\n")
+	write("class/block/dm-1/dev", "253:1\n")
+	write("class/block/dm-1/dm/uuid", "mpath-3602\n")
+	write("class/block/dm-1/dm/name", "mpathb\n")
+	write("class/fc_transport/target1:0:1/port_name", "0x"+wwn+"\n")
+	write("class/fc_transport/target2:0:1/port_name", "0x"+wwn+"\n")
 	for name, target := range map[string]string{ //ordered: each by itself
-		"by-path/pci-0000:41:00.0-fc-0x" + wwn + "-lun-3":  "sdb",
-		"by-path/pci-0000:41:00.0-fc-0x" + wwn + "-lun-30": "sde",
-		"by-path/fc-0x" + wwn + "-lun-4":                   "sdd",
-		"by-path/fc-0x" + wwn + "-lun-6":                   "sdz",
-		"by-id/scsi-3600":                                  "dm-0",
-		"by-id/scsi-3601":                                  "sdd",
+		"by-path/fc-0x" + wwn + "-lun-6": "sdd",
+		"by-id/scsi-3600":                "sdd",
+		"by-id/scsi-3603":                "sdd",
+		"by-id/scsi-SMAKER_1":            "sde",
 	} {
 		link(filepath.Join(opts.Dev, "disk", name), "../../"+target)
 	}
@@ -77,12 +86,12 @@ func unitOf(lun int32) world.LogicalUnit {
 	return world.LogicalUnit{WWNs: []string{"5006", wwn}, LUN: lun}
 }
 
-// A disk is found with all paths to it, by a port of its target, by its name, and by the link to
-// its multipath device; a link that leads nowhere is none.
+// A disk is found with all paths to it, by a port of its target, by its name, and by where it is
+// mounted; a link counts only for a name that the kernel does not have.
 func TestFindFC(t *testing.T) {
 	opts := fcNode(t)
 	path := func(host int, name, multipath string, numbers ...string) world.SCSIPath {
-		p := world.SCSIPath{Host: host, Present: true, OfDisk: numbers, OfAny: numbers,
+		p := world.SCSIPath{Host: host, Present: true, OfDisk: numbers, OfAny: numbers, WWID: "naa.600",
 			Device: world.BlockDevice{Path: opts.Dev + "/" + name, Sequence: 7}}
 		if multipath != "" {
 			p.Multipath.Path = opts.Dev + "/" + multipath
@@ -92,6 +101,11 @@ func TestFindFC(t *testing.T) {
 	joined := []world.SCSIPath{path(1, "sdc", "dm-0", "8:sdc", "253:0"),
 		path(2, "sdb", "dm-0", "8:sdb", "253:0")}
 	single := []world.SCSIPath{path(1, "sdd", "", "8:sdd")}
+	single[0].WWID = "naa.601"
+	named := []world.SCSIPath{path(1, "sde", "", "8:sde")}
+	named[0].WWID = ""
+	lost := []world.SCSIPath{{Present: true, OfDisk: []string{"253:1"}, OfAny: []string{"253:1"},
+		WWID: "naa.602", Multipath: world.BlockDevice{Path: opts.Dev + "/dm-1"}}}
 	for i, c := range []struct {
 		unit world.LogicalUnit
 		want []world.SCSIPath
@@ -100,6 +114,14 @@ func TestFindFC(t *testing.T) {
 		{world.LogicalUnit{WWIDs: []string{"x", "3600"}}, joined},
 		{world.LogicalUnit{WWIDs: []string{"3601"}}, single},
 		{world.LogicalUnit{WWIDs: []string{"360"}}, nil},
+		{world.LogicalUnit{WWIDs: []string{"3603"}}, nil}, // the link is older than sdd
+		{world.LogicalUnit{WWIDs: []string{"SMAKER_1"}}, named},
+		{world.LogicalUnit{WWIDs: []string{"3602"}}, lost},
+		// The port is lost, but what the disk is was seen before, or its mount is.
+		{world.LogicalUnit{WWNs: []string{"5006"}, IDs: []string{"naa.600"}}, joined},
+		{world.LogicalUnit{WWNs: []string{"5006"}, Mounted: "253:0"}, joined},
+		{world.LogicalUnit{WWNs: []string{"5006"}, Mounted: "253:1"}, lost},
+		{world.LogicalUnit{WWNs: []string{"5006"}, Mounted: "8:sdd"}, single},
 	} {
 		ev := do(t, opts, &world.FindSCSIDisks{Unit: c.unit}, porttest.Patience)
 		if want := (&world.SCSIDisksFound{Paths: c.want}); !reflect.DeepEqual(ev.Body, want) {
@@ -132,6 +154,12 @@ func TestScanFC(t *testing.T) {
 	if got := scanned(world.LogicalUnit{WWIDs: []string{"3600"}}); got != "- - -;- - -;;" {
 		t.Errorf("scanned %q", got)
 	}
+	if err := os.MkdirAll(filepath.Join(opts.Sys, "class/fc_host/host1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := scanned(unitOf(3)); got != "- - 3;;;" {
+		t.Errorf("scanned %q, a host that is none of fibre channel as well", got)
+	}
 	for port, id := range map[string]string{ //ordered: each by itself
 		"rport-2:0-4": "1", "rport-1:0-4": "-1"} {
 		dir := filepath.Join(opts.Sys, "class/fc_remote_ports", port)
@@ -150,17 +178,161 @@ func TestScanFC(t *testing.T) {
 	}
 }
 
+// A host whose scan hangs keeps no other one from its scan, and is not scanned again meanwhile:
+// what waits for that gives up at its deadline.
+func TestScanThatHangs(t *testing.T) {
+	opts := fcNode(t)
+	at := filepath.Join(opts.Sys, "class/scsi_host/host1/scan")
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(at, 0o600); err != nil { // opening it waits for a reader
+		t.Fatal(err)
+	}
+	w := porttest.New()
+	opts.Clock, opts.Deliver = w.Clock, w.Deliver
+	port := New(opts)
+	w.Port = port
+	var before int
+	for i := range 4 {
+		if i == 1 {
+			before = runtime.NumGoroutine()
+		}
+		_, err := w.CallWithin(&world.ScanSCSIHosts{Unit: unitOf(3)}, 200*time.Millisecond)
+		if !err.Has(world.KindTimeout) {
+			t.Errorf("%v", err)
+		}
+	}
+	if got := read(t, opts.Sys, "class/scsi_host/host2/scan"); got != "- - 3" {
+		t.Errorf("scanned %q", got)
+	}
+	if after := runtime.NumGoroutine(); after > before+1 {
+		t.Errorf("%d goroutines, and %d before the scans were repeated", after, before)
+	}
+	reader, err := os.OpenFile(at, os.O_RDWR, 0) // ends the scan
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if _, err := w.CallWithin(&world.ScanSCSIHosts{Unit: unitOf(3)}, porttest.Patience); err != nil {
+		t.Error(err)
+	}
+	port.Close()
+}
+
 // All paths of a disk are removed, after its multipath device, which has a path and is flushed.
 func TestRemoveFC(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	install(t, "multipath", `echo "$@" >> `+log)
 	opts := fcNode(t)
-	ev := do(t, opts, &world.RemoveSCSIDisks{Unit: unitOf(3)}, porttest.Patience)
-	got := ""
+	ev := do(t, opts, removalOf(opts, 7, "sdb", "sdc"), porttest.Patience)
+	if got := removed(t, opts); got != "1;1;;;" || read(t, log) != "-f "+opts.Dev+"/dm-0\n" ||
+		ev.Err != nil {
+		t.Errorf("wrote %q, flushed %q, %v", got, read(t, log), ev.Err)
+	}
+}
+
+// removalOf returns the removal of disks that were found with a sequence number.
+func removalOf(opts Options, sequence uint64, names ...string) *world.RemoveSCSIDisks {
+	m := &world.RemoveSCSIDisks{Unit: unitOf(3)}
+	for _, name := range names {
+		m.Devices = append(m.Devices, world.BlockDevice{Path: opts.Dev + "/" + name, Sequence: sequence})
+	}
+	return m
+}
+
+func removed(t *testing.T, opts Options) (got string) {
 	for _, unit := range []string{"1:0:1:3", "2:0:1:3", "1:0:1:4", "1:0:1:5"} {
 		got += read(t, opts.Sys, "devices", unit, "delete") + ";"
 	}
-	if got != "1;1;;;" || read(t, log) != "-f "+opts.Dev+"/dm-0\n" || ev.Err != nil {
-		t.Errorf("wrote %q, flushed %q, %v", got, read(t, log), ev.Err)
+	return got
+}
+
+// A disk that has the path of the one that was found stays.
+func TestRemoveOfAnotherDisk(t *testing.T) {
+	opts := fcNode(t)
+	ev := do(t, opts, removalOf(opts, 6, "sdd"), porttest.Patience)
+	if got := removed(t, opts); got != ";;;;" || !ev.Err.Has(world.KindRefused) {
+		t.Errorf("wrote %q, %v", got, ev.Err)
+	}
+}
+
+// A device that a pod has stays: it is bound to a file, or a loop device on such a file holds it.
+func TestRemoveOfDeviceInUse(t *testing.T) {
+	opts := fcNode(t)
+	at := filepath.Join(t.TempDir(), "uid")
+	if err := unix.Mknod(at, unix.S_IFBLK|0o600, int(unix.Mkdev(240, 7))); err != nil {
+		t.Fatal(err)
+	}
+	put := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(opts.Sys, "class/block/sdd/dev"), "240:7\n")
+	opts.Mounts = filepath.Join(t.TempDir(), "mountinfo")
+	bind := "36 35 0:6 /sdd " + at + " rw shared:1 - devtmpfs devtmpfs rw\n"
+	file := filepath.Join(opts.Sys, "block/loop3/loop/backing_file")
+	for _, c := range []struct{ mounts, loop string }{{bind, "/x"}, {"", at}} {
+		put(opts.Mounts, c.mounts)
+		put(file, c.loop+"\n")
+		ev := do(t, opts, removalOf(opts, 7, "sdd"), porttest.Patience)
+		if removed(t, opts) != ";;;;" || !ev.Err.Has(world.KindRefused) ||
+			!strings.Contains(ev.Err.Message, "sdd is in use at "+at) {
+			t.Errorf("%+v: %q, %v", c, removed(t, opts), ev.Err)
+		}
+	}
+	put(file, "/x\n")
+	if ev := do(t, opts, removalOf(opts, 7, "sdd"), porttest.Patience); ev.Err != nil {
+		t.Error(ev.Err)
+	}
+}
+
+// A multipath device without a path that cannot be removed waits for one again, if it did; one
+// that is claimed is left as it is.
+func TestRemoveOfMapWithoutPath(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	install(t, "multipath", `echo "map in use"; exit 1`)
+	install(t, "dmsetup", `if [ "$1" = table ]; then echo "0 9 multipath 1 queue_if_no_path"; exit; fi
+		echo "$@" >> `+log)
+	opts := fcNode(t)
+	ev := do(t, opts, removalOf(opts, 0, "dm-1"), porttest.Patience)
+	if want := "message mpathb 0 fail_if_no_path\nmessage mpathb 0 queue_if_no_path\n"; read(t,
+		log) != want || !ev.Err.Has(world.KindRefused) {
+		t.Errorf("sent %q, %v", read(t, log), ev.Err)
+	}
+	claimed, err := os.OpenFile(loopOn(t, opts, "dm-1"), os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer claimed.Close()
+	if err := os.Truncate(log, 0); err != nil {
+		t.Fatal(err)
+	}
+	ev = do(t, opts, removalOf(opts, 0, "dm-1"), porttest.Patience)
+	if read(t, log) != "" || !ev.Err.Has(world.KindRefused) {
+		t.Errorf("sent %q, %v", read(t, log), ev.Err)
+	}
+}
+
+// Errors of reading are not taken for a disk that is not there.
+func TestFindFCFails(t *testing.T) {
+	opts := fcNode(t)
+	if err := os.RemoveAll(filepath.Join(opts.Dev, "disk/by-id")); err != nil {
+		t.Fatal(err)
+	}
+	find := &world.FindSCSIDisks{Unit: world.LogicalUnit{WWIDs: []string{"SMAKER_1"}}}
+	if ev := do(t, opts, find, porttest.Patience); ev.Err != nil {
+		t.Error(ev.Err)
+	}
+	if err := os.WriteFile(filepath.Join(opts.Dev, "disk/by-id"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if ev := do(t, opts, find, porttest.Patience); ev.Err == nil {
+		t.Errorf("%+v", ev.Body)
 	}
 }

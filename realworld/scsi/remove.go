@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,61 +16,31 @@ import (
 )
 
 // remove removes the disks of a logical unit (deleteDevices in pkg/volume/iscsi, DetachDisk in
-// pkg/volume/fc). What is on top of a disk and not in use is removed before. Each disk is claimed
-// then, as a file system claims its device: one that is mounted stays, and none can be mounted
-// meanwhile.
+// pkg/volume/fc). What is on top of a disk and not in use is removed before. All are claimed then,
+// as a file system claims its device: what is mounted stays, and nothing can be mounted meanwhile.
 func (k kernel) remove(ctx context.Context, m *world.RemoveSCSIDisks) error {
-	units, err := k.units(&m.Unit)
+	units, blocks, err := k.toRemove(m)
 	if err != nil {
 		return err
 	}
-	done := map[string]bool{}
-	for _, unit := range units {
-		for _, block := range blocksOf(unit) {
-			if err := k.clear(ctx, block, done, 0); err != nil {
-				return err
-			}
-		}
-	}
-	for _, unit := range units {
-		if err := k.delete(unit); err != nil {
+	for _, block := range blocks {
+		if err := k.checkUnused(block); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// units returns the directories of a logical unit, one for each path to it.
-func (k kernel) units(unit *world.LogicalUnit) (dirs []string, err error) {
-	if unit.Target == "" {
-		for _, block := range k.fcBlocks(unit) {
-			dir, err := filepath.EvalSymlinks(filepath.Join(block, "device"))
-			if err != nil {
-				return nil, err
+	done := map[string]bool{}
+	for _, block := range blocks {
+		if err := k.clear(ctx, block, done, 0); err != nil {
+			return err
+		}
+		if k.isMultipath(block) && !done[block] {
+			if err := k.flush(ctx, block); err != nil {
+				return world.Errorf(world.KindRefused, "", "%s is in use: %v", filepath.Base(block), err)
 			}
-			dirs = append(dirs, dir)
 		}
-		return dirs, nil
+		done[block] = true
 	}
-	sessions, err := k.sessions(unit.Target)
-	for _, s := range sessions {
-		if dir := s.unit(unit.LUN); dir != "" {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs, err
-}
-
-// blocksOf returns the directories of the block device of a logical unit, of which it has at most
-// one.
-func blocksOf(unit string) []string {
-	dirs, _ := filepath.Glob(filepath.Join(unit, "block/*"))
-	return dirs
-}
-
-// delete removes a disk from the kernel.
-func (k kernel) delete(unit string) error {
-	for _, block := range blocksOf(unit) {
+	for _, block := range blocks { // all, before the first one is removed
 		claimed, err := k.claim(filepath.Base(block))
 		if err != nil {
 			return err
@@ -78,11 +49,48 @@ func (k kernel) delete(unit string) error {
 			defer claimed.Close()
 		}
 	}
-	err := writeAttribute("1", unit, "delete")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s: %w", filepath.Base(unit), err)
+	for _, unit := range units {
+		err := writeAttribute("1", unit, "delete")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing %s: %w", filepath.Base(unit), err)
+		}
 	}
 	return nil
+}
+
+// toRemove returns the directories of a logical unit, one for each path to it, and those of its
+// block devices, of which each has at most one. A multipath device may have no path.
+func (k kernel) toRemove(m *world.RemoveSCSIDisks) (units, blocks []string, err error) {
+	if m.Unit.Target == "" {
+		return k.devicesToRemove(m.Devices)
+	}
+	sessions, err := k.sessions(m.Unit.Target)
+	for _, s := range sessions {
+		if dir := s.unit(m.Unit.LUN); dir != "" {
+			units = append(units, dir)
+			dirs, _ := filepath.Glob(filepath.Join(dir, "block/*"))
+			blocks = append(blocks, dirs...)
+		}
+	}
+	return units, blocks, err
+}
+
+// devicesToRemove returns the same of devices that were found. Those that have gone are left out.
+func (k kernel) devicesToRemove(devices []world.BlockDevice) (units, blocks []string, err error) {
+	for _, device := range devices {
+		block := k.block(filepath.Base(device.Path))
+		if attribute(block, "dev") == "" {
+			continue
+		}
+		if is := k.device(block); is != device {
+			return nil, nil, world.Errorf(world.KindRefused, "", "another disk is at %s by now", device.Path)
+		}
+		if dir := address(block); k.isDisk(filepath.Base(block)) && dir != "" {
+			units = append(units, dir)
+		}
+		blocks = append(blocks, block)
+	}
+	return units, blocks, nil
 }
 
 // clear removes the devices on top of a block device, the topmost first: those of multipathd, and
@@ -123,17 +131,39 @@ func (k kernel) removeHolder(ctx context.Context, holder string) error {
 
 // flush removes a multipath device, once what was written is on the disks. If no path is left, that
 // would wait for one for ever, as far as the device is set up to (queue_if_no_path): it has to
-// fail instead. Nothing is lost by that which was not lost with the paths: the file system is
-// unmounted.
+// fail instead. Nothing is lost by that which was not lost with the paths: nothing has the device
+// open alone, as a file system has. If it stays, because something opens it meanwhile, it waits
+// again.
 func (k kernel) flush(ctx context.Context, holder string) error {
-	if !k.hasPath(holder) {
-		err := succeed(ctx, "dmsetup", "message", attribute(holder, "dm/name"), "0", "fail_if_no_path")
-		if err != nil {
-			return err
-		}
+	device, name := filepath.Join(k.dev, filepath.Base(holder)), attribute(holder, "dm/name")
+	claimed, err := k.claim(filepath.Base(holder))
+	if err != nil {
+		return err
 	}
-	return succeed(ctx, "multipath", "-f", filepath.Join(k.dev, filepath.Base(holder)))
+	if claimed != nil {
+		claimed.Close() // multipath refuses a device that is open
+	}
+	if k.hasPath(holder) {
+		return succeed(ctx, "multipath", "-f", device)
+	}
+	table, _, err := execute(ctx, "dmsetup", "table", name)
+	if err == nil {
+		err = succeed(ctx, "dmsetup", "message", name, "0", "fail_if_no_path")
+	}
+	if err != nil {
+		return err
+	}
+	err = succeed(ctx, "multipath", "-f", device)
+	if err != nil && strings.Contains(table, "queue_if_no_path") {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queueTimeout)
+		defer cancel()
+		err = errors.Join(err, succeed(ctx, "dmsetup", "message", name, "0", "queue_if_no_path"))
+	}
+	return err
 }
+
+// queueTimeout bounds a command that takes back what was done before an effect has timed out.
+const queueTimeout = 10 * time.Second
 
 // hasPath reports whether any disk below a multipath device works.
 func (k kernel) hasPath(holder string) bool {

@@ -3,9 +3,11 @@
 //
 // The contract: Do never blocks; every effect is completed by exactly one event. A command that
 // runs at its deadline is killed with all processes of its group; iscsid, which it talks to, may go
-// on. A write to sysfs cannot be ended, and completes when the kernel has done it. Passwords are in
-// no error and in no output. Start reading at Port; sysfs.go has what is read of the kernel,
-// fc.go the same of fibre channel, remove.go how disks go.
+// on. A write to sysfs cannot be ended, and completes when the kernel has done it; only a scan of a
+// host is left alone at its deadline, and until it has ended no other one of that host starts.
+// Passwords are in no error and in no output. Start reading at Port; sysfs.go has what is read of
+// the kernel, fc.go the same of fibre channel, scans.go how disks are looked for, remove.go how
+// they go, inuse.go what keeps them.
 package scsi
 
 import (
@@ -28,8 +30,8 @@ type Options struct {
 	Clock   clock.Clock
 	Deliver func(world.Event) // receives the completions; called from many goroutines
 	// Sys and Dev are the directories of sysfs and of devices; empty: /sys and /dev. Swaps is the file
-	// that lists swap devices; empty: /proc/swaps.
-	Sys, Dev, Swaps string
+	// that lists swap devices, Mounts that of mounts; empty: /proc/swaps and /proc/self/mountinfo.
+	Sys, Dev, Swaps, Mounts string
 }
 
 // Port is a world.Port for disks of a network. Close it when done.
@@ -42,7 +44,7 @@ type Port struct {
 func New(opts Options) *Port {
 	p := &Port{operations: inflight.New(opts.Clock, opts.Deliver),
 		kernel: kernel{cmp.Or(opts.Sys, "/sys"), cmp.Or(opts.Dev, "/dev"),
-			cmp.Or(opts.Swaps, "/proc/swaps")}}
+			cmp.Or(opts.Swaps, "/proc/swaps"), cmp.Or(opts.Mounts, "/proc/self/mountinfo"), &scans{}}}
 	return p
 }
 
@@ -62,9 +64,9 @@ func (p *Port) carryOut(ctx context.Context, request any) (any, *world.Error) {
 	case *world.FindSCSIDisks:
 		body, err = p.kernel.find(m)
 	case *world.ScanSCSIHost:
-		err = p.kernel.scan(m)
+		err = p.kernel.scan(ctx, m)
 	case *world.ScanSCSIHosts:
-		err = p.kernel.scanAll(&m.Unit)
+		err = p.kernel.scanAll(ctx, &m.Unit)
 	case *world.RemoveSCSIDisks:
 		err = p.kernel.remove(ctx, m)
 	default:

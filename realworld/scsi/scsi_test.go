@@ -211,7 +211,7 @@ func TestScan(t *testing.T) {
 func TestRemove(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	install(t, "multipath", `echo "$@" >> `+log)
-	install(t, "dmsetup", `echo "$@" >> `+log)
+	install(t, "dmsetup", `[ "$1" = table ] || echo "$@" >> `+log)
 	opts := Options{Sys: sysfs(t), Dev: t.TempDir()}
 	ev := do(t, opts, &world.RemoveSCSIDisks{Unit: world.LogicalUnit{Target: target, LUN: 1}},
 		porttest.Patience)
@@ -238,8 +238,9 @@ func TestRemoveOfBusyMultipath(t *testing.T) {
 	}
 }
 
-// A disk that something has claimed, as a file system does, is not removed.
-func TestRemoveOfClaimedDisk(t *testing.T) {
+// loopOn makes a loop device, which is the device of a name, and returns its path.
+func loopOn(t *testing.T, opts Options, name string) (device string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(file, make([]byte, 1<<20), 0o644); err != nil {
 		t.Fatal(err)
@@ -248,16 +249,22 @@ func TestRemoveOfClaimedDisk(t *testing.T) {
 	if err != nil {
 		t.Fatalf("no loop device: %v: %s", err, out)
 	}
-	device := strings.TrimSpace(string(out))
-	defer func() {
+	device = strings.TrimSpace(string(out))
+	t.Cleanup(func() {
 		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
-	}()
-	opts := Options{Sys: sysfs(t), Dev: t.TempDir()}
-	if err := os.Symlink(device, filepath.Join(opts.Dev, "sdd")); err != nil {
+	})
+	if err := os.Symlink(device, filepath.Join(opts.Dev, name)); err != nil {
 		t.Fatal(err)
 	}
+	return device
+}
+
+// A disk that something has claimed, as a file system does, is not removed.
+func TestRemoveOfClaimedDisk(t *testing.T) {
+	opts := Options{Sys: sysfs(t), Dev: t.TempDir()}
+	device := loopOn(t, opts, "sdd")
 	deleted := opts.Sys + "/class/iscsi_host/host3/device/session12/target3:0:0/3:0:0:2/delete"
 	install(t, "dmsetup", "exit 0")
 	claimed, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)

@@ -1,6 +1,7 @@
 package scsi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,10 @@ import (
 // kernel is what the kernel has of sessions and disks. The layout is that of
 // drivers/scsi/scsi_transport_iscsi.c: an iSCSI host has one session, which has connections, and
 // the target and the channel of its disks are always 0.
-type kernel struct{ sys, dev, swaps string }
+type kernel struct {
+	sys, dev, swaps, mounts string
+	scans                   *scans
+}
 
 // iscsiSession is a session, with its directory.
 type iscsiSession struct {
@@ -226,9 +230,9 @@ func (k kernel) multipath(block string) string {
 
 // scan has the kernel look for a logical unit (scanOneLun in pkg/volume/iscsi): a scan of the whole
 // host would bring disks that no volume is, and that may go without notice.
-func (k kernel) scan(m *world.ScanSCSIHost) error {
-	return writeAttribute(fmt.Sprintf("0 0 %d", m.LUN), k.sys, "class/scsi_host",
-		fmt.Sprintf("host%d", m.Host), "scan")
+func (k kernel) scan(ctx context.Context, m *world.ScanSCSIHost) error {
+	return k.scanHosts(ctx, map[string][]string{
+		fmt.Sprintf("host%d", m.Host): {fmt.Sprintf("0 0 %d", m.LUN)}})
 }
 
 func writeAttribute(text string, parts ...string) error {

@@ -309,9 +309,22 @@ func (m *model) unsettledDisks() (lines []string) {
 	for iface := range m.opts.ListFiles(m.diskBlocks("iscsi")) {
 		lines = append(lines, m.unsettledDiskDirs("iscsi", iface.Name+"/", true, needed)...)
 	}
-	return append(append(lines, m.unsettledDiskDirs("fc", "", false, needed)...),
-		m.unsettledDiskDirs("fc", "", true, needed)...)
+	for _, below := range []string{"", "volumeDevices"} {
+		block := below != ""
+		lines = append(lines, m.unsettledDiskDirs("fc", "", block, needed)...)
+		for mark := range m.opts.ListFiles(m.diskDir("fc") + "/" + diskMarks + "/" + below) {
+			if mark.Name != "volumeDevices" && !slices.ContainsFunc(needed, func(d *disk) bool {
+				return d.kind == "fc" && d.block == block && d.dir() == mark.Name
+			}) {
+				lines = append(lines, "no pod needs the mark of "+mark.Name)
+			}
+		}
+	}
+	return lines
 }
+
+// diskMarks is the directory of what the agent notes of fibre channel disks.
+const diskMarks = ".attached"
 
 // unsettledDiskDirs returns the directories of disks of a kind, of one mode and below one of that
 // kind, that no pod needs, and the files for pods in them that have ended.
@@ -325,7 +338,7 @@ func (m *model) unsettledDiskDirs(kind, below string, block bool, needed []*disk
 	}
 	for of := range m.opts.ListFiles(dir + "/" + strings.TrimSuffix(below, "/")) {
 		name := below + of.Name
-		if name == "volumeDevices" {
+		if name == "volumeDevices" || kind == "fc" && name == diskMarks {
 			continue
 		}
 		if !slices.ContainsFunc(needed, func(d *disk) bool {

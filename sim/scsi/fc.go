@@ -3,6 +3,7 @@ package scsi
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"seedlet.dev/sim/plan"
@@ -98,7 +99,8 @@ func (i *Initiator) pathsTo(unit *world.LogicalUnit) (found []*session, lun int3
 			array = a.WWNs[0]
 		}
 		for l := range int32(fcLUNs) {
-			if slices.Contains(unit.WWIDs, plan.FCDiskName(a.WWNs[0], l)) {
+			if slices.Contains(unit.WWIDs, plan.FCDiskName(a.WWNs[0], l)) ||
+				slices.Contains(unit.IDs, wwid(a.WWNs[0], l)) {
 				array, lun = a.WWNs[0], l
 			}
 		}
@@ -109,6 +111,14 @@ func (i *Initiator) pathsTo(unit *world.LogicalUnit) (found []*session, lun int3
 		}
 	}
 	return found, lun
+}
+
+// wwid returns the kernel's name of a disk of an array; empty for one of a target of iSCSI.
+func wwid(array string, lun int32) string {
+	if strings.HasPrefix(array, "iqn.") {
+		return ""
+	}
+	return "naa." + plan.FCDiskName(array, lun)[1:]
 }
 
 // fcLUNs is how many LUNs an array has.

@@ -149,7 +149,7 @@ func (i *Initiator) find(m *world.FindSCSIDisks) *world.SCSIDisksFound {
 			continue
 		}
 		is := world.SCSIPath{Host: s.host, Portals: []string{s.portal}, Iface: s.iface,
-			Device: s.disks[unitLUN]}
+			Device: s.disks[unitLUN], WWID: wwid(s.target, unitLUN)}
 		for _, lun := range slices.Sorted(maps.Keys(s.disks)) {
 			numbers := []string{disk.DeviceNumber(s.disks[lun].Path)}
 			if joined := i.units[Node(s.target, lun)].multipath; joined.Path != "" {
@@ -175,7 +175,15 @@ func (i *Initiator) remove(c *wire.Call, m *world.RemoveSCSIDisks) {
 		}
 	}
 	for _, s := range paths {
-		if s.disks[lun].Path != "" {
+		has := s.disks[lun]
+		isAsked := s.iface != fcIface || slices.Contains(m.Devices, has)
+		if !isAsked && slices.ContainsFunc(m.Devices, func(device world.BlockDevice) bool {
+			return device.Path == has.Path
+		}) {
+			c.Fail(world.Errorf(world.KindRefused, c.Name, "another disk is at %s", has.Path))
+			return
+		}
+		if isAsked && has.Path != "" {
 			i.drop(s, lun, "")
 		}
 	}

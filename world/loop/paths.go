@@ -22,7 +22,7 @@ const (
 	scopeFilesystem                      // paths of the node whose file systems are measured
 	scopeAgentFiles                      // the agent's files, as trees
 	scopeCgroup                          // cgroups: a removal locks a tree, settings one cgroup
-	scopeTarget                          // the disks of a target of iSCSI
+	scopeTarget                          // the disks of an iSCSI target, or one of fibre channel
 )
 
 // lockedPaths are the paths that an operation changes, and the host path that it accesses. Reads of
