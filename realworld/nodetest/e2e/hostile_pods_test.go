@@ -86,10 +86,11 @@ func hostileKinds(pipe string) []hostileKind {
 		}, runs, ""},
 		{"crash-loop", crashLoop(10), "main: waiting CrashLoopBackOff back-off ",
 			"BackOff: Back-off restarting failed container"},
-		{"unknown-volume", func(p *v1.Pod) {
-			addVolume(p, "foreign", v1.VolumeSource{FC: &v1.FCVolumeSource{
-				WWIDs: []string{"3600508b400105e210000900000490000"}}})
-		}, "spec.volumes[0] (foreign)", "spec.volumes[0] (foreign)"},
+		{"unsupported", func(p *v1.Pod) {
+			p.Spec.NodeName = nodeName // the scheduler would wait for the claim
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{
+				{Name: "device", ResourceClaimName: new("none")}}
+		}, "spec.resourceClaims", "spec.resourceClaims"},
 		{"pipe", func(p *v1.Pod) {
 			addVolume(p, "pipe", v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: pipe,
 				Type: new(v1.HostPathFile)}})
