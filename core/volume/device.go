@@ -42,7 +42,7 @@ func (v *Volume) deviceSteps(b *Backing, pod *Pod) ([]any, error) {
 
 // boundPath returns the file to which the device of the volume is bound for a pod.
 func (b *Backing) boundPath(pod *Pod) string {
-	if b.Plugin == ISCSIPlugin {
+	if b.Disk != nil {
 		return scsi.BoundPath(pod.RootDir, b.Disk)
 	}
 	return devicemount.BoundPath(pod.BlocksDir, b.Name, path.Base(pod.Dir))
