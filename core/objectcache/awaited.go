@@ -12,8 +12,8 @@ import (
 // such requests can fill it. So of these objects only those are kept that a user awaits by name,
 // and of each what its user needs.
 
-// keepsAwaited reports whether a watch keeps only the objects that a user awaits.
-func (w *Watch) keepsAwaited() bool {
+// keepsOnlyAwaited reports whether a watch keeps only the objects that a user awaits.
+func (w *Watch) keepsOnlyAwaited() bool {
 	return w.Target.Resource == world.ResourcePodCertificateRequests
 }
 
@@ -41,7 +41,7 @@ func (w *Watch) releaseAll(user string) {
 }
 
 // keeps reports whether the object of a name is kept.
-func (w *Watch) keeps(name string) bool { return !w.keepsAwaited() || w.Awaited[name] != "" }
+func (w *Watch) keeps(name string) bool { return !w.keepsOnlyAwaited() || w.Awaited[name] != "" }
 
 // condensed returns what is kept of an object. The metadata of a request can have as many bytes as
 // its author likes, and so can a spec that is not the user's: such a request has neither spec nor

@@ -226,7 +226,7 @@ func (w *Watch) replaceObjects(objects []world.Object) []string {
 	before := w.Objects
 	w.Objects, w.Listed, w.Failing, w.FailingSince = nil, true, nil, time.Time{}
 	w.noteChange()
-	if len(objects) > 0 && !w.keepsAwaited() {
+	if len(objects) > 0 && !w.keepsOnlyAwaited() {
 		w.Objects = make(map[string]world.Object, len(objects))
 	}
 	var changed []string

@@ -38,7 +38,6 @@ func (p *Pod) releaseDisks(env *Env, hasUnmounted bool) (waits bool) {
 	for _, name := range changed {
 		env.Disks.Enqueue(name)
 	}
-	vs := &p.Storage.Volumes
-	return held && (p.Spec == nil || vs.MayHaveDevice(p.Spec, volume.ISCSIPlugin) ||
-		vs.MayHaveDevice(p.Spec, volume.FCPlugin))
+	return held && (p.Spec == nil ||
+		p.Storage.Volumes.MayHaveDevice(p.Spec, volume.ISCSIPlugin, volume.FCPlugin))
 }

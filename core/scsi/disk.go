@@ -134,6 +134,12 @@ type UseState struct {
 	Failures int
 }
 
+// The names of the plugins, with which those of volumes begin in the status of the Node.
+const (
+	iscsiPluginName = "kubernetes.io/" + iscsiDir + "/"
+	fcPluginName    = "kubernetes.io/" + fcDir + "/"
+)
+
 const (
 	iscsiDir  = "iscsi"
 	blocksDir = "volumeDevices"
@@ -442,16 +448,13 @@ func (n *Node) NoteUnmount() (changed []string) {
 // uniqueNames returns the names that the status of the Node may have for a disk: the port of a
 // portal need not be written.
 func (d *Disk) uniqueNames() []string {
-	if d.Source.IsFC { // a WWID may have a space for an underscore
-		if len(d.Source.WWNs) > 0 {
-			return []string{fmt.Sprintf("%s/%v:%d", pluginPrefix+fcDir, d.Source.WWNs, d.Source.LUN)}
-		}
-		return []string{fmt.Sprintf("%s/%v", pluginPrefix+fcDir, d.Source.WWIDs)}
+	if s := &d.Source; s.IsFC { // a WWID may have a space for an underscore
+		return []string{fcUniqueName(s.WWNs, s.LUN, s.WWIDs)}
 	}
 	portal := d.Source.Portals[0]
 	rest := fmt.Sprintf(":%s:%d", d.Source.Target, d.Source.LUN)
-	return []string{pluginName + portal + rest,
-		pluginName + strings.TrimSuffix(portal, ":"+portDefault) + rest}
+	return []string{iscsiPluginName + portal + rest,
+		iscsiPluginName + strings.TrimSuffix(portal, ":"+portDefault) + rest}
 }
 
 // Names returns the names of all disks, sorted.

@@ -46,14 +46,22 @@ func fcUse(pod *v1.Pod, volume, specName string, source *v1.FCVolumeSource) Use 
 	}
 	if len(source.TargetWWNs) > 0 && source.Lun != nil {
 		u.Source.WWNs, u.Source.LUN = source.TargetWWNs, *source.Lun
-		u.Unique = fmt.Sprintf("%s/%v:%v", pluginPrefix+fcDir, source.TargetWWNs, *source.Lun)
+		u.Unique = fcUniqueName(source.TargetWWNs, *source.Lun, nil)
 		return u
 	}
 	for _, wwid := range source.WWIDs { // as udev has it in its links
 		u.Source.WWIDs = append(u.Source.WWIDs, strings.ReplaceAll(wwid, " ", "_"))
 	}
-	u.Unique = fmt.Sprintf("%s/%v", pluginPrefix+fcDir, source.WWIDs)
+	u.Unique = fcUniqueName(nil, 0, source.WWIDs)
 	return u
+}
+
+// fcUniqueName returns the name of a volume in the status of the Node (GetVolumeName upstream).
+func fcUniqueName(wwns []string, lun int32, wwids []string) string {
+	if len(wwns) > 0 {
+		return fmt.Sprintf("%s%v:%d", fcPluginName, wwns, lun)
+	}
+	return fmt.Sprintf("%s%v", fcPluginName, wwids)
 }
 
 // What is accepted becomes a part of a path. The API server checks no more than that there are
@@ -70,19 +78,17 @@ const wwnsMax = 32
 // checkFC returns why a fibre channel disk is none, with the field of the volume.
 func checkFC(s *Source) string {
 	name := strings.TrimPrefix(diskName(s, false), fcDir+"/")
-	isWWN := func(wwn string) bool { return wwnName.MatchString(wwn) }
-	isWWID := func(wwid string) bool { return wwidName.MatchString(wwid) }
-	all := func(names []string, is func(string) bool) bool {
-		return !slices.ContainsFunc(names, func(n string) bool { return !is(n) })
+	all := func(names []string, are *regexp.Regexp) bool {
+		return !slices.ContainsFunc(names, func(n string) bool { return !are.MatchString(n) })
 	}
 	switch {
 	case len(s.WWNs) == 0 && len(s.WWIDs) == 0:
 		return "fc: no fc disk information found"
-	case len(s.WWNs) > wwnsMax || !all(s.WWNs, isWWN):
+	case len(s.WWNs) > wwnsMax || !all(s.WWNs, wwnName):
 		return fmt.Sprintf("fc.targetWWNs: more than %d, or not hexadecimal numbers", wwnsMax)
 	case s.LUN < 0 || s.LUN > 255:
 		return "fc.lun: not between 0 and 255"
-	case len(s.WWIDs) > wwnsMax || !all(s.WWIDs, isWWID):
+	case len(s.WWIDs) > wwnsMax || !all(s.WWIDs, wwidName):
 		return fmt.Sprintf("fc.wwids: more than %d, or not the names of disks", wwnsMax)
 	case slices.ContainsFunc(s.WWIDs, partName.MatchString):
 		return "fc.wwids: the name of a partition"
@@ -115,16 +121,16 @@ func fcSourceOfName(name string) (s Source, isDisk bool) {
 	} else {
 		s.WWIDs = strings.Split(rest, "-")
 	}
-	isBlock := strings.HasPrefix(name, fcDir+"/"+blocksDir+"/")
-	return s, checkFC(&s) == "" && diskName(&s, isBlock) == name
+	return s, checkFC(&s) == "" && diskName(&s, isBlockName(name)) == name
 }
 
 // isSameUnit reports whether two fibre channel disks may be one.
 func isSameUnit(x, y *Source) bool {
-	share := func(x, y []string) bool {
-		return slices.ContainsFunc(x, func(name string) bool { return slices.Contains(y, name) })
-	}
-	return x.LUN == y.LUN && share(x.WWNs, y.WWNs) || share(x.WWIDs, y.WWIDs)
+	return x.LUN == y.LUN && haveCommon(x.WWNs, y.WWNs) || haveCommon(x.WWIDs, y.WWIDs)
+}
+
+func haveCommon(x, y []string) bool {
+	return slices.ContainsFunc(x, func(name string) bool { return slices.Contains(y, name) })
 }
 
 // shares reports whether two disks may have a session, or the disk itself, in common.
@@ -133,7 +139,7 @@ func (d *Disk) shares(o *Disk) bool { return o.Source.sharesTarget(&d.Source) ||
 // overlaps reports whether a device was found for both of two disks, which their volumes may name
 // in different ways.
 func (d *Disk) overlaps(o *Disk) bool {
-	return slices.ContainsFunc(d.IDs, func(id string) bool { return slices.Contains(o.IDs, id) }) ||
+	return haveCommon(d.IDs, o.IDs) ||
 		slices.ContainsFunc(d.Devices, func(device world.BlockDevice) bool {
 			return device.Sequence != 0 && slices.Contains(o.Devices, device)
 		})

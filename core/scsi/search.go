@@ -148,7 +148,7 @@ func (n *Node) VolumesInUse(node *v1.Node) []v1.UniqueVolumeName {
 	for _, named := range node.Status.VolumesInUse {
 		name := comparableName(string(named))
 		known[name] = append(known[name], named)
-		if !n.Search.Complete && (strings.HasPrefix(string(named), pluginName) ||
+		if !n.Search.Complete && (strings.HasPrefix(string(named), iscsiPluginName) ||
 			strings.HasPrefix(string(named), fcPluginName)) {
 			inUse[named] = true
 		}
@@ -177,7 +177,5 @@ func comparableName(name string) string {
 	}
 	return asOnDisk.Replace(name)
 }
-
-const fcPluginName = pluginPrefix + fcDir + "/"
 
 var asOnDisk = strings.NewReplacer("[", "", "]", "", " ", "-", "_", "-")

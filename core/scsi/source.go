@@ -19,8 +19,6 @@ import (
 // or an argument of a command, and the author of a pod may have written it.
 
 const (
-	pluginPrefix = "kubernetes.io/"
-	pluginName   = pluginPrefix + iscsiDir + "/"
 	portDefault  = "3260"
 	ifaceDefault = "default"
 	portalsMax   = 32
@@ -78,7 +76,7 @@ func useOf(pod *v1.Pod, volume, specName string, f fields) Use {
 	return Use{UID: string(pod.UID), Volume: volume, SpecName: specName, Source: s,
 		ReadOnly: f.readOnly, FSType: cmp.Or(f.fsType, "ext4"),
 		DiscoveryCHAP: f.discoveryCHAP, SessionCHAP: f.sessionCHAP,
-		Unique: pluginName + f.portal + ":" + f.target + ":" + strconv.Itoa(int(f.lun))}
+		Unique: iscsiPluginName + f.portal + ":" + f.target + ":" + strconv.Itoa(int(f.lun))}
 }
 
 // withPort returns a portal with its port (portalMounter upstream).

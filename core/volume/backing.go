@@ -101,15 +101,16 @@ func (s *Set) IsBackedBy(persistentVolume string) bool {
 	})
 }
 
-// MayHaveDevice reports whether a container of the pod may have the device of a volume of a plugin:
-// one of a volume whose backing is not known, or is that.
-func (s *Set) MayHaveDevice(pod *v1.Pod, plugin Plugin) bool {
+// MayHaveDevice reports whether a container of the pod may have the device of a volume of one of
+// the plugins: one of a volume whose backing is not known, or is that.
+func (s *Set) MayHaveDevice(pod *v1.Pod, plugins ...Plugin) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(spec v1.Volume) bool {
 		if claim.Name(pod, &spec) == "" || !claim.UseOf(pod, spec.Name).Device {
 			return false
 		}
 		v := s.find(spec.Name)
-		return v == nil || v.Backing == nil || v.Backing.Block && v.Backing.Plugin == plugin
+		return v == nil || v.Backing == nil || v.Backing.Block &&
+			slices.Contains(plugins, v.Backing.Plugin)
 	})
 }
 
