@@ -111,7 +111,7 @@ func (c *clusterSuite) testCertificatesRenewed(t *testing.T, signer *podSigner) 
 		totalRestarts(pod) != 0 {
 		t.Errorf("the container is %s after %d restarts, want %s", now, totalRestarts(pod), container)
 	}
-	c.kubectl(t, "delete", "pod", "certified", "--wait=false")
+	c.kubectl(t, "delete", "pod", "certified", patience)
 	signer.checkProblems(t)
 }
 
