@@ -21,8 +21,11 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 DEFAULTDIR ?= /etc/default
 KUBEADM ?= no
 DESTDIR ?=
+# Without the traces of gRPC, which the agent does not switch on, the linker leaves out methods that nothing
+# calls: the agent is a quarter smaller, on the disk and in memory.
+TAGS := grpcnotrace
 # What is given away says neither where nor when it was built.
-export RELEASE_FLAGS ?= -trimpath -buildvcs=false -ldflags='-s -w -buildid='
+export RELEASE_FLAGS ?= -tags=$(TAGS) -trimpath -buildvcs=false -ldflags='-s -w -buildid='
 
 .PHONY: help
 help: ## show this list
@@ -40,7 +43,7 @@ help: ## show this list
 
 .PHONY: build
 build: ## build bin/seedlet and bin/seedsim
-	go build -o bin/seedlet ./cmd/seedlet
+	go build -tags=$(TAGS) -o bin/seedlet ./cmd/seedlet
 	go build -o bin/seedsim ./cmd/seedsim
 
 .PHONY: install uninstall
@@ -69,14 +72,14 @@ image: ## build an image of the agent, bin/seedlet-image.tar
 .PHONY: run
 run: ## run the agent on a real containerd with example pods, until Ctrl-C or DURATION
 	@echo '· building'
-	@go build -o bin/seedlet ./cmd/seedlet
+	@go build -tags=$(TAGS) -o bin/seedlet ./cmd/seedlet
 	@go build -o .cache/playground ./cmd/playground
 	@exec .cache/playground
 
 .PHONY: cluster
 cluster: ## run a real control plane with one node, until Ctrl-C or DURATION
 	@echo '· building'
-	@go build -o bin/seedlet ./cmd/seedlet
+	@go build -tags=$(TAGS) -o bin/seedlet ./cmd/seedlet
 	@go build -o .cache/playground ./cmd/playground
 	@exec .cache/playground cluster
 

@@ -36,8 +36,8 @@ func BuildProgram(ctx context.Context, program string) ([]byte, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a binary left in the temporary directory does no harm
 	binary := filepath.Join(dir, program)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -buildid=", "-o", binary, "./cmd/"+program)
+	cmd := exec.CommandContext(ctx, "go", "build", "-tags=grpcnotrace", "-trimpath",
+		"-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", binary, "./cmd/"+program)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
