@@ -27,7 +27,7 @@ var jsonBodies = []struct {
 	{&HoldDevice{}, PortFS}, {&ReleaseDevice{}, PortFS},
 	{&ShareWithGroup{}, PortFS}, {&MountMemory{}, PortFS}, {&Unmount{}, PortFS},
 	{&BindSubPath{}, PortFS}, {&MeasureTree{}, PortFS}, {&TreeMeasured{}, ""},
-	{&MeasureTrees{}, PortFS}, {&TreesMeasured{}, ""},
+	{&MeasureTrees{}, PortFS}, {&TreesMeasured{}, ""}, {&MeasureFiles{}, PortFS}, {&FilesMeasured{}, ""},
 	{&MeasureFilesystem{}, PortFS}, {&FilesystemMeasured{}, ""},
 	{&Watch{}, PortFS}, {&FileChanged{}, ""}, {&ReadInVolume{}, PortFS},
 	{&ListMounts{}, PortFS}, {&MountsListed{}, ""},

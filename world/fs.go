@@ -409,6 +409,21 @@ type TreesMeasured struct {
 	Trees []TreeMeasured `json:"trees"`
 }
 
+// MeasureFiles observes the sizes of files. It does not follow a link at the end of a path. It
+// completes with FilesMeasured.
+type MeasureFiles struct {
+	Paths []string `json:"paths"`
+}
+
+// FilesMeasured is the completion of MeasureFiles: the sizes in bytes, in the order of the paths. It
+// is NotMeasured for what does not exist, cannot be looked at or is no regular file.
+type FilesMeasured struct {
+	Sizes []int64 `json:"sizes"`
+}
+
+// NotMeasured stands for the size of what is no file.
+const NotMeasured = -1
+
 // ListMounts lists the mount points at and below a path, from the kernel's mount table, which does
 // not hang. Links in the parent of the path are followed, and the mounts that are listed begin with
 // the path all the same. It completes with MountsListed, which is empty if the path does not exist.

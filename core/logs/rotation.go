@@ -1,12 +1,14 @@
 // Package logs rotates the logs of running containers, removes dangling links to logs, and reads
 // the end of a log.
 //
-// Facts: how far the current pass over the running containers is, and for each log that is being
-// rotated the content of its directory. Plan: lists one directory after the other, and compresses,
-// renames and removes files until the log is below its size limit and the number of files is within
-// its limit. What to do follows from the content of the directory alone, since the agent may have
-// been killed between any two operations. Events: the completions of these operations. Start
-// reading at Rotation.Plan, then Job.nextOperation in job.go.
+// Facts: how far the current pass over the running containers is, which of their logs are full, and
+// for each log that is being rotated the content of its directory. Plan: measures the logs, lists
+// the directories of those that are full or missing one after the other, and compresses, renames
+// and removes files until the log is below its size limit and the number of files is within its
+// limit. What to do follows from the content of the directory alone, since the agent may have been
+// killed between any two operations: the first pass, and one after a failure, lists all
+// directories. Events: the completions of these operations. Start reading at Rotation.Plan, then
+// Job.nextOperation in job.go.
 package logs
 
 import (
@@ -24,6 +26,9 @@ import (
 
 // Owner is the owner of the operations of Rotation.
 var Owner = timer.Key{Component: "logs", Name: "rotation"}
+
+// measuredMax is the number of logs that are measured at a time.
+const measuredMax = 128
 
 // fsTimeout is long enough to compress a log of a gigabyte on a slow disk.
 const fsTimeout = 2 * time.Minute
@@ -60,10 +65,17 @@ type Rotation struct {
 	PassStarted  time.Time `json:"passStarted"`  // when the current pass started
 	PassCursor   Cursor    `json:"passCursor"`   // the pass is done up to here
 	PassComplete bool      `json:"passComplete"` // no container is left in the pass
-	Jobs         []Job     `json:"jobs,omitempty"`
-	NextAt       time.Time `json:"nextAt"`
-	Rotated      uint64    `json:"rotated"`           // number of logs
-	Problem      string    `json:"problem,omitempty"` // of the last operation that failed
+	// MayHaveLeftovers reports that an operation may have been interrupted since the last pass began;
+	// ListsAll that the current pass therefore lists the directory of each log.
+	MayHaveLeftovers bool       `json:"mayHaveLeftovers"`
+	ListsAll         bool       `json:"listsAll"`
+	MeasureOp        world.OpID `json:"measureOp,omitempty"`
+	Measured         []Target   `json:"measured,omitempty"` // by MeasureOp
+	Due              []Target   `json:"due,omitempty"`      // full or missing, without a job yet
+	Jobs             []Job      `json:"jobs,omitempty"`
+	NextAt           time.Time  `json:"nextAt"`
+	Rotated          uint64     `json:"rotated"`           // number of logs
+	Problem          string     `json:"problem,omitempty"` // of the last operation that failed
 }
 
 // LinksDirDefault is the kubelet's directory of links to logs.
@@ -78,19 +90,20 @@ func NewRotation(c *kubeletconfig.KubeletConfiguration) Rotation {
 	return Rotation{
 		BytesMax: size.Value(), FilesMax: int(*c.ContainerLogMaxFiles),
 		JobsMax: int(*c.ContainerLogMaxWorkers), Period: c.ContainerLogMonitorInterval.Duration,
-		RuntimeTimeout: c.RuntimeRequestTimeout.Duration,
+		RuntimeTimeout: c.RuntimeRequestTimeout.Duration, MayHaveLeftovers: true,
 	}
 }
 
 // Plan continues the current pass or starts the next one, and returns when to plan again. A pass
-// works on JobsMax logs at a time, so that the duration of a step does not grow with the number of
-// pods.
+// measures measuredMax logs at a time and works on JobsMax, so that the duration of a step does not
+// grow with the number of pods.
 func (r *Rotation) Plan(running RunningContainers, effects *op.Effects) time.Time {
 	if effects.Now().Before(r.NextAt) {
 		return r.NextAt
 	}
 	if r.PassStarted.Before(r.NextAt) || r.PassStarted.IsZero() {
 		r.PassStarted, r.PassCursor, r.PassComplete = effects.Now(), Cursor{}, false
+		r.ListsAll, r.MayHaveLeftovers = r.MayHaveLeftovers, false
 	}
 	for i := 0; i < len(r.Jobs); i++ {
 		if !r.issueNext(&r.Jobs[i], running, effects) {
@@ -98,21 +111,66 @@ func (r *Rotation) Plan(running RunningContainers, effects *op.Effects) time.Tim
 			i--
 		}
 	}
-	for len(r.Jobs) < r.JobsMax && !r.PassComplete {
-		target, ok := running.NextLog(r.PassCursor)
+	r.measureNext(running, effects)
+	for len(r.Jobs) < r.JobsMax {
+		target, ok := r.nextDue(running)
 		if !ok {
-			r.PassComplete = true
 			break
 		}
-		r.PassCursor = target.Cursor
-		r.Jobs = append(r.Jobs, Job{Target: target})
-		r.issueNext(&r.Jobs[len(r.Jobs)-1], running, effects)
+		if job := (Job{Target: target}); r.issueNext(&job, running, effects) {
+			r.Jobs = append(r.Jobs, job)
+		}
 	}
-	if !r.PassComplete || len(r.Jobs) > 0 {
+	if !r.PassComplete || r.MeasureOp != 0 || len(r.Due) > 0 || len(r.Jobs) > 0 {
 		return time.Time{}
 	}
 	r.NextAt = effects.Now().Add(r.Period)
 	return r.NextAt
+}
+
+// measureNext measures the next logs of the pass, unless it lists all directories.
+func (r *Rotation) measureNext(running RunningContainers, effects *op.Effects) {
+	if r.ListsAll || r.MeasureOp != 0 || len(r.Due) > 0 {
+		return
+	}
+	request := &world.MeasureFiles{}
+	for len(r.Measured) < measuredMax {
+		target, ok := r.nextLog(running)
+		if !ok {
+			break
+		}
+		r.Measured = append(r.Measured, target)
+		request.Paths = append(request.Paths, target.Path)
+	}
+	if len(r.Measured) > 0 {
+		r.MeasureOp = effects.Issue(Owner, "", fsTimeout, request)
+	}
+}
+
+// nextDue returns the next log whose directory is to be listed; false without one at present.
+func (r *Rotation) nextDue(running RunningContainers) (Target, bool) {
+	if r.ListsAll {
+		return r.nextLog(running)
+	}
+	if len(r.Due) == 0 {
+		return Target{}, false
+	}
+	target := r.Due[0]
+	r.Due = slices.Delete(r.Due, 0, 1)
+	return target, true
+}
+
+// nextLog returns the next log of the pass; false if there is none.
+func (r *Rotation) nextLog(running RunningContainers) (Target, bool) {
+	if r.PassComplete {
+		return Target{}, false
+	}
+	target, ok := running.NextLog(r.PassCursor)
+	r.PassComplete = !ok
+	if ok {
+		r.PassCursor = target.Cursor
+	}
+	return target, ok
 }
 
 // issueNext issues the next operation of a job, if none is in flight, and reports whether the job
@@ -144,6 +202,10 @@ func (r *Rotation) issueNext(j *Job, running RunningContainers, effects *op.Effe
 // HandleCompletion applies the completion of an operation.
 func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event,
 	effects *op.Effects) {
+	if id == r.MeasureOp {
+		r.noteMeasured(ev, effects)
+		return
+	}
 	i := slices.IndexFunc(r.Jobs, func(j Job) bool { return j.Op == id })
 	if i < 0 {
 		panic("logs: completion of an operation that was not issued: " + rec.Call)
@@ -152,13 +214,15 @@ func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event
 	effects.WorkOn(j.UID)
 	j.Op = 0
 	if ev.Err != nil {
-		if rec.Call != "ListDir" || !ev.Err.Has(world.KindNotFound) {
+		isAbsent := rec.Call == "ListDir" && ev.Err.Has(world.KindNotFound)
+		if !isAbsent {
 			r.Problem = rec.Call + " " + j.Path + ": " + ev.Err.Error()
 			effects.Log(world.LevelWarning, "log rotation failed", "path", j.Path, "call", rec.Call,
 				"err", ev.Err.Error())
 		}
 		if !j.recordFailure(rec.Call, ev.Err) {
-			r.Jobs = slices.Delete(r.Jobs, i, i+1) // the next pass lists the directory again
+			r.Jobs = slices.Delete(r.Jobs, i, i+1)
+			r.MayHaveLeftovers = r.MayHaveLeftovers || !isAbsent
 		}
 		return
 	}
@@ -166,6 +230,27 @@ func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event
 		r.Rotated++
 	}
 	j.recordSuccess(rec, ev.Body)
+}
+
+// noteMeasured applies the completion of the measurement of logs. Those that could not be measured
+// are listed in the next pass.
+func (r *Rotation) noteMeasured(ev world.Event, effects *op.Effects) {
+	measured := r.Measured
+	r.MeasureOp, r.Measured = 0, nil
+	result, ok := ev.Body.(*world.FilesMeasured)
+	if ev.Err == nil && (!ok || len(result.Sizes) != len(measured)) {
+		ev.Err = world.Errorf(world.KindInternal, "MeasureFiles", "answered with another message")
+	}
+	if ev.Err != nil {
+		r.Problem, r.MayHaveLeftovers = "MeasureFiles: "+ev.Err.Error(), true
+		effects.Log(world.LevelWarning, "logs were not measured", "err", ev.Err.Error())
+		return
+	}
+	for i, size := range result.Sizes {
+		if size == world.NotMeasured || size > 0 && size >= r.BytesMax {
+			r.Due = append(r.Due, measured[i])
+		}
+	}
 }
 
 // fileName returns the name of the file that an operation is about.

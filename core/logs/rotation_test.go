@@ -174,6 +174,12 @@ func (d *directory) do(body any) (any, *world.Error) {
 				world.DirEntry{Name: name, Size: int64(len(d.files[name]))})
 		}
 		return list, nil
+	case *world.MeasureFiles:
+		size := int64(world.NotMeasured)
+		if data, ok := d.files[path.Base(b.Paths[0])]; ok {
+			size = int64(len(data))
+		}
+		return &world.FilesMeasured{Sizes: []int64{size}}, nil
 	case *world.RemoveTree:
 		delete(d.files, path.Base(b.Path))
 	case *world.Compress:
@@ -217,8 +223,8 @@ func TestRotationLosesOnlyTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &directory{files: map[string][]byte{"0.log": {}}, open: "0.log"}
 		fresh := func() (*Rotation, *op.Table) {
-			return &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 1, Period: 10 * time.Second},
-				&op.Table{}
+			return &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 1, Period: 10 * time.Second,
+				MayHaveLeftovers: true}, &op.Table{}
 		}
 		r, table := fresh()
 		var effects op.Effects
@@ -281,9 +287,10 @@ func TestRotationLosesOnlyTheOldest(t *testing.T) {
 	})
 }
 
-// A pass over many containers works on JobsMax logs at a time.
+// A pass that lists all directories works on JobsMax logs at a time.
 func TestPassIsBounded(t *testing.T) {
-	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second}
+	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second,
+		MayHaveLeftovers: true}
 	table, effects, many := &op.Table{}, &op.Effects{}, manyContainers(5)
 	now, lists := t0, 0
 	for range 10 {
@@ -308,6 +315,74 @@ func TestPassIsBounded(t *testing.T) {
 	}
 	t.Fatal("the pass does not complete")
 }
+
+// Logs are measured measuredMax at a time, and only the directories of those are listed that are
+// full or missing and whose containers still run. After a failure the next pass lists all of them.
+func TestOnlyFullLogsAreListed(t *testing.T) {
+	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second}
+	table, effects := &op.Table{}, &op.Effects{}
+	sizes := map[string]int64{"u7": 100, "u8": 99, "u130": world.NotMeasured, "u131": 400}
+	refused := world.Errorf(world.KindRefused, "", "no")
+	fail := false
+	pass := func(now time.Time, running RunningContainers) (measured []int, listed int) {
+		for range 20 {
+			effects.Reset(table, now)
+			r.Plan(running, effects)
+			for _, eff := range slices.Clone(effects.List()) {
+				if eff.Op == 0 {
+					continue
+				}
+				ev := world.Event{Op: eff.Op, Time: now}
+				switch b := eff.Body.(type) {
+				case *world.MeasureFiles:
+					measured = append(measured, len(b.Paths))
+					result := &world.FilesMeasured{}
+					for _, target := range r.Measured {
+						result.Sizes = append(result.Sizes, sizes[target.UID])
+					}
+					ev.Body = result
+				case *world.ListDir:
+					listed++
+					ev.Body = &world.DirListed{Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}
+				}
+				if fail {
+					ev.Body, ev.Err = nil, refused
+				}
+				rec, _ := table.Complete(eff.Op)
+				effects.Reset(table, now)
+				r.HandleCompletion(eff.Op, rec, ev, effects)
+			}
+		}
+		return measured, listed
+	}
+	measured, listed := pass(t0, stopped{manyContainers(150), "u131"})
+	if !slices.Equal(measured, []int{measuredMax, 150 - measuredMax}) || listed != 2 {
+		t.Errorf("measured %v logs and listed %d directories, want 128 and 22, and two directories",
+			measured, listed)
+	}
+	fail = true
+	if measured, listed = pass(t0.Add(10*time.Second), manyContainers(3)); len(measured) != 1 ||
+		listed != 0 || r.Problem == "" {
+		t.Errorf("after a failure of %v, %v directories were listed at once", measured, listed)
+	}
+	fail = false
+	if measured, listed = pass(t0.Add(20*time.Second), manyContainers(3)); len(measured) != 0 ||
+		listed != 3 {
+		t.Errorf("after a failure %v logs are measured, and %v listed; want all listed", measured, listed)
+	}
+	if measured, listed = pass(t0.Add(30*time.Second), manyContainers(3)); len(measured) != 1 ||
+		listed != 0 {
+		t.Errorf("after that %v logs are measured, and %v listed; want none listed", measured, listed)
+	}
+}
+
+// stopped are containers of which one has terminated since it was measured.
+type stopped struct {
+	RunningContainers
+	uid string
+}
+
+func (s stopped) IsRunning(t Target) bool { return t.UID != s.uid }
 
 type manyContainers int
 

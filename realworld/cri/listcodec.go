@@ -30,6 +30,16 @@ type listCodec[List, Item proto.Message] struct {
 	last map[itemSum]Item
 }
 
+// listBuffers have the size of a list, rounded up to a power of two from 4 KiB to 16 MiB. Those of
+// gRPC have 1 MiB for what is larger than 32 KiB, as a list of a hundred containers is.
+var listBuffers = func() mem.BufferPool {
+	pool, err := mem.NewBinaryTieredBufferPool(12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)
+	if err != nil {
+		panic("cri: " + err.Error())
+	}
+	return pool
+}()
+
 // itemSum stands for the encoding of an item.
 type itemSum struct {
 	bytes  int
@@ -67,7 +77,7 @@ func (c *listCodec[List, Item]) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return fmt.Errorf("a list is decoded as %T", v)
 	}
-	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	buffer := data.MaterializeToBuffer(listBuffers)
 	defer buffer.Free()
 	return c.decode(buffer.ReadOnlyData(), list)
 }

@@ -99,6 +99,8 @@ func query(ctx context.Context, request any) (any, error) {
 		return readLinks(m.Path)
 	case *world.MeasureTree:
 		return measureTree(ctx, m.Path, measureTimeMax)
+	case *world.MeasureFiles:
+		return measureFiles(m), nil
 	case *world.MeasureTrees:
 		return measureTrees(ctx, m), nil
 	case *world.MeasureFilesystem:

@@ -131,6 +131,8 @@ func (d *Disk) execute(call *wire.Call) {
 			d.listDir(call, req)
 		case *world.ReadLinks:
 			d.readLinks(call, req)
+		case *world.MeasureFiles:
+			d.measureFiles(call, req)
 		case *world.MeasureTrees:
 			d.measureTrees(call, req)
 		case *world.MeasureTree:

@@ -209,6 +209,19 @@ func (d *Disk) listDir(call *wire.Call, req *world.ListDir) {
 	call.Reply(response)
 }
 
+func (d *Disk) measureFiles(call *wire.Call, req *world.MeasureFiles) {
+	measured := &world.FilesMeasured{Sizes: make([]int64, len(req.Paths))}
+	for i, p := range req.Paths {
+		measured.Sizes[i] = world.NotMeasured
+		at, err := d.resolve(call.Name, p, false)
+		if err == nil && at.node != nil && at.node.kind == world.PathFile {
+			at.node.catchUp()
+			measured.Sizes[i] = at.node.size
+		}
+	}
+	call.Reply(measured)
+}
+
 func (d *Disk) readLinks(call *wire.Call, req *world.ReadLinks) {
 	n, err := d.lookupDir(call.Name, req.Path)
 	if err != nil {

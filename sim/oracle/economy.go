@@ -55,7 +55,7 @@ const (
 var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
-	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees",
+	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees", "MeasureFiles",
 	"MeasureFilesystem", "ImageFsInfo", "GetVolumeStats", "GetCSINodeInfo", "ListMounts",
 	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",

@@ -67,6 +67,8 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		if isWithin(r.Path, m.opts.LogsDir) {
 			return call + " " + r.Path, m.opts.LogMonitorInterval
 		}
+	case *world.MeasureFiles:
+		return fmt.Sprint(call, " ", r.Paths), m.opts.LogMonitorInterval
 	case *world.MeasureTree:
 		if isWithin(r.Path, m.opts.LogsDir) {
 			return call + " " + r.Path, storagePeriod

@@ -168,7 +168,8 @@ var faultableCalls = func() []string {
 		"GetCSINodeInfo", "StageVolume", "UnstageVolume", "PublishVolume", "UnpublishVolume",
 		"ExpandVolume", "GetVolumeStats", "HoldDevice", "ReleaseDevice",
 		"GetCredentials", "ReadDockerConfig", "MakeKey",
-		"RunISCSIAdm", "FindSCSIDisks", "ScanSCSIHost", "ScanSCSIHosts", "RemoveSCSIDisks")
+		"RunISCSIAdm", "FindSCSIDisks", "ScanSCSIHost", "ScanSCSIHosts", "RemoveSCSIDisks",
+		"MeasureFiles")
 }()
 
 // Calls returns the calls of the agent that have a response.

@@ -109,6 +109,8 @@ func describeOther(body any) string {
 		return b.Path
 	case *world.DirListed:
 		return fmt.Sprintf("%d entries", len(b.Entries))
+	case *world.MeasureFiles:
+		return fmt.Sprintf("%d files", len(b.Paths))
 	case *world.MakeDir:
 		return b.Path
 	case *world.RemoveTree:

@@ -32,6 +32,7 @@ var fileCases = []fileCase{
 	{"reading a missing path fails", readsMissing},
 	{"a directory is listed in order", listsDir},
 	{"listing a file or a missing path fails", listsNoDir},
+	{"measuring files finds their sizes, and nothing else has one", measuresFiles},
 	{"a tree can be removed repeatedly", removesTree},
 	{"a file is removed", removesFile},
 	{"a deep tree is measured and removed", removesDeepTree},
@@ -315,6 +316,26 @@ func listsNoDir(f *folder) {
 	f.mustFail(&world.ListDir{Path: f.path("absent")}, world.KindNotFound)
 	f.write("file", "x")
 	f.mustFail(&world.ListDir{Path: f.path("file")}, world.KindInvalid)
+}
+
+func measuresFiles(f *folder) {
+	f.write("empty", "")
+	f.write("full", "12345")
+	f.mkdir("directory")
+	f.mustDo(&world.MakeLink{Path: f.path("link"), Target: f.path("full")})
+	names, request := []string{"full", "absent", "directory", "empty", "link", "absent/full"},
+		&world.MeasureFiles{}
+	for _, name := range names {
+		request.Paths = append(request.Paths, f.path(name))
+	}
+	result, err := f.w.Call(request)
+	if err != nil {
+		f.Fatalf("measuring: %v", err)
+	}
+	got := result.(*world.FilesMeasured).Sizes
+	const none = world.NotMeasured
+	want := []int64{5, none, none, 0, none, none}
+	f.check(slices.Equal(got, want), "the sizes of %v are %v, want %v", names, got, want)
 }
 
 func removesTree(f *folder) {
