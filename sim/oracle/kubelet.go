@@ -44,6 +44,20 @@ func containerHash(c *v1.Container) string {
 	return strconv.FormatUint(uint64(sum.Sum32()), 16)
 }
 
+// hashOf is containerHash, which is computed once for each name and image of a run.
+func (m *model) hashOf(c *v1.Container) string {
+	key := namedImage{c.Name, c.Image}
+	hash, ok := m.hashes[key]
+	if !ok {
+		hash = containerHash(c)
+		m.hashes[key] = hash
+	}
+	return hash
+}
+
+// namedImage is what the hash of a container depends on.
+type namedImage struct{ container, image string }
+
 // volumePath returns the path of a volume of the pod that has a directory; empty if the runtime
 // mounts an image.
 func volumePath(podDir string, v *v1.Volume) string {

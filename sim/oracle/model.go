@@ -22,6 +22,7 @@ type model struct {
 	fullNames         map[string]*fullName
 	sandboxes         map[string]*sandbox
 	containers        map[string]*container
+	hashes            map[namedImage]string
 	logLinks          map[string]*container   // by the names of the links to their logs
 	cgroups           map[string]truth.Limits // by directory
 	cgroupsSetAt      map[string]time.Time    // by directory, the last time
@@ -105,8 +106,8 @@ func newModel(opts Options) *model {
 	return &model{given: newGivenPods(),
 		opts: opts, pods: map[string]*pod{}, fullNames: map[string]*fullName{},
 		sandboxes: map[string]*sandbox{}, containers: map[string]*container{},
-		logLinks: map[string]*container{},
-		cgroups:  map[string]truth.Limits{}, objects: newAPIObjects(),
+		logLinks: map[string]*container{}, hashes: map[namedImage]string{},
+		cgroups: map[string]truth.Limits{}, objects: newAPIObjects(),
 		images:       newPrivateImages(),
 		cgroupsSetAt: map[string]time.Time{}, imagesAbsent: absent,
 		imagesFreeSince: map[string]time.Time{}, imagesPulledAt: map[string]time.Time{},

@@ -269,7 +269,7 @@ func (p *pod) liveRun(name string) *container {
 // isOfNewestSpec reports whether a container was created from the newest spec.
 func (p *pod) isOfNewestSpec(c *container) bool {
 	container := containerOf(p.spec, c.name)
-	return container != nil && (c.hash == "" || c.hash == containerHash(container))
+	return container != nil && (c.hash == "" || c.hash == p.model.hashOf(container))
 }
 
 func (p *pod) dropSandbox(s *sandbox) {

@@ -53,7 +53,7 @@ func (p *pod) specOf(name, hash string) *v1.Container {
 		case c == nil:
 		case found != nil && !haveSameHandlers(found, c):
 			return nil
-		case hash == "" || hash == containerHash(c):
+		case hash == "" || hash == p.model.hashOf(c):
 			found = c
 		}
 	}
