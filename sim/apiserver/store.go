@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 // store holds the objects and the history of their changes. Stored objects are never modified.
 type store struct {
 	objects     map[key]world.Object
+	keys        []key  // of the objects, in their order
 	version     uint64 // of the newest change
 	changes     []change
 	oldestKnown uint64 // earlier changes have been dropped from the history
@@ -49,14 +49,35 @@ func (k key) compare(other key) int {
 		strings.Compare(k.namespace, other.namespace), strings.Compare(k.name, other.name))
 }
 
-func (st *store) list(matches func(*world.Object) bool) []world.Object {
+// list returns the objects of a resource that match, by namespace and name.
+func (st *store) list(r world.Resource, matches func(*world.Object) bool) []world.Object {
 	list := []world.Object{}
-	for _, k := range slices.SortedFunc(maps.Keys(st.objects), key.compare) {
+	first, _ := slices.BinarySearchFunc(st.keys, key{resource: r}, key.compare)
+	for _, k := range st.keys[first:] {
+		if k.resource != r {
+			break
+		}
 		if o := st.objects[k]; matches(&o) {
 			list = append(list, o)
 		}
 	}
 	return list
+}
+
+// setObject stores an object.
+func (st *store) setObject(k key, o world.Object) {
+	if i, exists := slices.BinarySearchFunc(st.keys, k, key.compare); !exists {
+		st.keys = slices.Insert(st.keys, i, k)
+	}
+	st.objects[k] = o
+}
+
+// deleteObject removes an object.
+func (st *store) deleteObject(k key) {
+	if i, exists := slices.BinarySearchFunc(st.keys, k, key.compare); exists {
+		st.keys = slices.Delete(st.keys, i, i+1)
+	}
+	delete(st.objects, k)
 }
 
 // put stores the new version of an object. If the object is unchanged it stores nothing and sends
@@ -76,7 +97,7 @@ func (s *Server) put(by requester, after world.Object, status bool) world.Object
 	st.version++
 	_, meta := after.Meta()
 	meta.SetResourceVersion(strconv.FormatUint(st.version, 10))
-	st.objects[k] = after
+	st.setObject(k, after)
 	kind := truth.ObjectUpdated
 	if before.Resource() == "" {
 		kind = truth.ObjectCreated
@@ -100,7 +121,7 @@ func (s *Server) recordNeedless(by requester, k key) {
 func (s *Server) remove(by requester, o world.Object) {
 	st := &s.store
 	k := keyOf(&o)
-	delete(st.objects, k)
+	st.deleteObject(k)
 	st.version++
 	last := clone(o)
 	_, meta := last.Meta()
