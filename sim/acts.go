@@ -123,15 +123,18 @@ func (r *run) createWhenFree(a *plan.Act, resource world.Resource, namespace, na
 		r.createNode()
 		return
 	}
+	existing := r.server.Object(resource, namespace, name)
+	isFree := existing.Resource() == ""
 	var object world.Object
-	if a.Pod != "" {
+	switch {
+	case !isFree:
+	case a.Pod != "":
 		object.Pod = boundPod(r.plan.PodNamed(a.Pod))
 		object.Pod.UID = "" // the server chooses it
-	} else {
+	default:
 		object, _ = r.plan.ObjectNamed(a.Object).Decode()
 	}
-	existing := r.server.Object(resource, namespace, name)
-	if existing.Resource() != "" || object.Pod != nil && !a.Rash && !r.nodeTakes(object.Pod) {
+	if !isFree || object.Pod != nil && !a.Rash && !r.nodeTakes(object.Pod) {
 		r.agenda.After(createRetryPeriod, func() {
 			r.createWhenFree(a, resource, namespace, name)
 		})
