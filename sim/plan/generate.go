@@ -30,8 +30,11 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 		g.plan.Spec.Order = OrderPriority
 	}
 	g.plan.Spec.Duration = Duration(s.Spec.Duration.draw(g.stream("duration")))
-	if g.stream("quiet").IntN(4) == 0 {
+	if quiet := g.stream("quiet"); quiet.IntN(4) == 0 {
 		g.plan.Spec.Quiet = Duration(quietLong)
+		if quiet.IntN(4) == 0 {
+			g.plan.Spec.Quiet = Duration(quietLongest)
+		}
 	}
 	g.chooseVariant()
 	g.addPods()

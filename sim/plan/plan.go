@@ -74,6 +74,10 @@ const QuietDefault = 15 * time.Second
 // periodic (oracle economy).
 const quietLong = 3 * time.Minute
 
+// quietLongest is longer than two of the longest periods, which are five minutes: reports of the
+// Node, and back-offs of containers and images.
+const quietLongest = 11 * time.Minute
+
 // Order is the strategy by which latencies, and with them the order of events, are drawn.
 type Order string
 
