@@ -69,6 +69,27 @@ func TestScenariosHold(t *testing.T) {
 	}
 }
 
+// poolSeeds is the number of seeds of the pool of TestPool.
+const poolSeeds = 3000
+
+// No oracle reports a violation for many seeds of the pool, in which pods of all kinds, their
+// sources and all troubles are drawn together.
+func TestPool(t *testing.T) {
+	s, err := plan.ReadScenario(scenarios.Files, "mix.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const part = 100
+	for first := uint64(1); first <= poolSeeds; first += part {
+		t.Run(fmt.Sprintf("%d-%d", first, first+part-1), func(t *testing.T) {
+			t.Parallel()
+			for seed := first; seed < first+part; seed++ {
+				checkHolds(t, s, seed, run(t, generate(t, s, seed), sim.Options{}))
+			}
+		})
+	}
+}
+
 // checkPlanFile requires that a plan which is written to a file and parsed is the same plan.
 func checkPlanFile(t *testing.T, p *plan.Plan, want *sim.Verdict) {
 	t.Helper()
