@@ -22,6 +22,7 @@ type ActorRange struct {
 	TerminalPhases Count `json:"ends,omitempty"`        // a pod's phase is set to Failed or Succeeded
 	Updates        Count `json:"updates,omitempty"`     // other images
 	Relabels       Count `json:"relabels,omitempty"`    // other labels and annotations
+	Chains         Count `json:"chains,omitempty"`      // several of these on one pod, perhaps at once
 	Mirrors        Count `json:"mirrors,omitempty"`     // a mirror pod is deleted or changed
 	Objects        Count `json:"objects,omitempty"`     // an object is changed, or recreated
 	LateObjects    Count `json:"lateObjects,omitempty"` // an object is created later than the others
@@ -45,6 +46,7 @@ func (g *generator) addActs() {
 	g.addObjects()
 	a, pods := &g.scenario.Spec.Actors, g.untouchedPods
 	g.stream("actors").Shuffle(len(pods), func(i, k int) { pods[i], pods[k] = pods[k], pods[i] })
+	g.addChains(a)
 	g.addDeletions(a)
 	g.addRecreations(a)
 	g.forEachPod("finalizers", a.Finalizers, func(p Pod, at Duration, r *rand.Rand) {
@@ -63,10 +65,7 @@ func (g *generator) addActs() {
 		}
 	})
 	g.forEachPod("relabels", a.Relabels, func(p Pod, at Duration, _ *rand.Rand) {
-		metadata := map[string]any{"labels": map[string]any{"again": "yes"},
-			"annotations": map[string]any{"a": "b"}}
-		g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name,
-			Patch: map[string]any{"metadata": metadata}})
+		g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: relabelPatch()})
 	})
 	g.addMirrorActs(a)
 	g.addObjectActs(a)
