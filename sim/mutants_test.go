@@ -3468,6 +3468,20 @@ var mutants = []mutant{
 		scenario: "fc", seeds: "1-20",
 	},
 	{
+		name:     "a block volume is measured as the file system that its file is in",
+		file:     "core/volume/backing.go",
+		old:      "			return &world.MeasureDevice{Path: b.boundPath(pod)}, nil",
+		new:      "			return &world.MeasureFilesystem{Path: b.boundPath(pod)}, nil",
+		scenario: "block", seeds: "1-20",
+	},
+	{
+		name:     "the size of a block volume is not measured",
+		file:     "core/volume/backing.go",
+		old:      "		if b.Block {\n			return &world.MeasureDevice",
+		new:      "		if b.Block && pod == nil {\n			return &world.MeasureDevice",
+		scenario: "block", seeds: "1-40",
+	},
+	{
 		name:     "two volumes that name one fibre channel disk in different ways do not share it",
 		file:     "core/scsi/detach.go",
 		old:      "!o.Undo.Removed && (d.overlaps(o) ||",

@@ -258,12 +258,15 @@ type diskModel struct {
 	devices  map[string]int  // by node: from how many sessions
 	// unasked are the nodes of disks that nothing has asked for, or mounted since.
 	unasked map[string]bool
+	// changedAt is when disks came or went last, by node.
+	changedAt map[string]time.Time
 }
 
 func (o *diskModel) apply(f *truth.Fact) {
 	name := f.Source + " " + f.Path + " " + f.NewPath
 	if o.sessions == nil {
 		o.sessions, o.devices, o.unasked = map[string]bool{}, map[string]int{}, map[string]bool{}
+		o.changedAt = map[string]time.Time{}
 	}
 	switch f.Kind {
 	case truth.Mounted:
@@ -274,6 +277,7 @@ func (o *diskModel) apply(f *truth.Fact) {
 	case truth.SessionClosed:
 		delete(o.sessions, name)
 	case truth.DiskAppeared:
+		o.changedAt[f.Source] = f.Time
 		isNew := o.devices[f.Source] == 0
 		if o.devices[f.Source]++; f.Cause == "" {
 			delete(o.unasked, f.Source)
@@ -281,6 +285,7 @@ func (o *diskModel) apply(f *truth.Fact) {
 			o.unasked[f.Source] = true
 		}
 	case truth.DiskRemoved:
+		o.changedAt[f.Source] = f.Time
 		if o.devices[f.Source]--; o.devices[f.Source] == 0 {
 			delete(o.devices, f.Source)
 			delete(o.unasked, f.Source)
