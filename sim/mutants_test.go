@@ -3477,8 +3477,8 @@ var mutants = []mutant{
 	{
 		name:     "the size of a block volume is not measured",
 		file:     "core/volume/backing.go",
-		old:      "		if b.Block {\n			return &world.MeasureDevice",
-		new:      "		if b.Block && pod == nil {\n			return &world.MeasureDevice",
+		old:      "			return &world.MeasureDevice{Path: b.boundPath(pod)}, nil",
+		new:      "			return nil, nil",
 		scenario: "block", seeds: "1-40",
 	},
 	{
