@@ -386,8 +386,8 @@ func (a *Agent) addKubeletVolumeMetrics(m *metricList) {
 		"to unstage and to expand it.", t.VolumeOperations, volumeOperationBounds, "volume_plugin",
 		"operation_name", "status", "migrated")
 	m.addHistograms("kubelet_volume_metric_collection_duration_seconds", "Duration of measurements "+
-		"of volumes, by what was asked: du for a tree of files, statfs for a file system, or a CSI "+
-		"driver.", t.VolumesMeasured, defaultBounds, "metric_source")
+		"of volumes, by what was asked: du for a tree of files, statfs for a file system, block for a "+
+		"device, or a CSI driver.", t.VolumesMeasured, defaultBounds, "metric_source")
 	m.addCounter("reconstruct_volume_operations_total", "Volumes of CSI drivers in directories of "+
 		"pods that were found when the agent started.", search.Found)
 	m.addCounter("reconstruct_volume_operations_errors_total", "Volumes of CSI drivers that were "+

@@ -352,7 +352,8 @@ func (t *Metrics) recordOperation(plugin, operation string, took time.Duration, 
 }
 
 // recordVolumeMeasured records how long the measurement of a volume took, by what was asked: "du"
-// for a tree of files, "statfs" for a file system, or the name of a CSI driver.
+// for a tree of files, "statfs" for a file system, "block" for a device, or the name of a CSI
+// driver.
 func (t *Metrics) recordVolumeMeasured(source string, r op.Record, now time.Time) {
 	t.VolumesMeasured.Observe(source, defaultBounds, now.Sub(r.IssuedAt))
 }

@@ -50,16 +50,16 @@ func (a *Agent) planVolumeStats(uid string) time.Time {
 
 // volumeToMeasure returns how a volume of a pod is measured; false if it is not set up.
 func (a *Agent) volumeToMeasure(p *pod.Pod, v *v1.Volume) (t volumestats.Target, has bool) {
-	path, use := p.MeasuredVolume(v, &a.state.Node)
+	request, use := p.MeasuredVolume(v, &a.state.Node)
 	switch {
 	case use != nil:
-		request, hasCondition, isPublished := a.state.CSI.StatsRequest(use)
-		if request != nil {
-			t = volumestats.Target{Request: request, HasCondition: hasCondition}
+		ask, hasCondition, isPublished := a.state.CSI.StatsRequest(use)
+		if ask != nil {
+			t = volumestats.Target{Request: ask, HasCondition: hasCondition}
 		}
 		return t, isPublished
-	case path != "":
-		return volumestats.Target{Request: &world.MeasureFilesystem{Path: path}}, true
+	case request != nil:
+		return volumestats.Target{Request: request}, true
 	}
 	return t, false
 }
@@ -81,8 +81,11 @@ func (a *Agent) handleVolumeStatsCompletion(id world.OpID, r op.Record, ev world
 // measuredBy returns what was asked for a measurement, as recordVolumeMeasured takes it; empty if
 // that is not known any more, as the pod has gone.
 func (a *Agent) measuredBy(r op.Record) string {
-	if r.Call == "MeasureFilesystem" {
+	switch r.Call {
+	case "MeasureFilesystem":
 		return "statfs"
+	case "MeasureDevice":
+		return "block"
 	}
 	p := a.state.Pods[r.Owner.Name]
 	if p == nil || p.Spec == nil {

@@ -7,10 +7,13 @@ import (
 
 	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/scsi"
+	"seedlet.dev/sim/wire"
 )
 
-// provisionFC gives a claim a disk of its own, of the arrays in turns, and reports whether there
-// are any. Some are named by the ports of their array, the others by themselves.
+// provisionFC gives a claim a disk, of the arrays in turns, and reports whether there are any.
+// Every fourth claim has the disk of an earlier one, which may be of another mode. The ways to name
+// a disk are drawn: by all ports of its array, by one, by the name that the kernel has, or by that
+// of udev.
 func (r *run) provisionFC(spec *v1.PersistentVolumeSpec, isFormatted bool) bool {
 	if !r.plan.HasFC() {
 		return false
@@ -18,10 +21,24 @@ func (r *run) provisionFC(spec *v1.PersistentVolumeSpec, isFormatted bool) bool 
 	arrays := r.plan.FC.Arrays
 	n := r.volumes.fc
 	r.volumes.fc++
-	a, lun := &arrays[n%len(arrays)], int32(1+n/len(arrays))
-	source := &v1.FCVolumeSource{TargetWWNs: a.WWNs, Lun: &lun, FSType: "ext4"}
-	if n%3 == 1 {
-		source = &v1.FCVolumeSource{WWIDs: []string{plan.FCDiskName(a.WWNs[0], lun)}, FSType: "ext4"}
+	draws := wire.Stream(r.plan.Seed, fmt.Sprint("fc volume ", n))
+	of := n
+	if n%4 == 3 {
+		of = draws.IntN(n)
+	}
+	a, lun := &arrays[of%len(arrays)], int32(1+of/len(arrays))
+	source := &v1.FCVolumeSource{FSType: "ext4"}
+	switch first, last := a.WWNs[:1], a.WWNs[len(a.WWNs)-1:]; draws.IntN(8) {
+	case 0, 1:
+		source.WWIDs = []string{plan.FCDiskName(a.WWNs[0], lun)}
+	case 2:
+		source.WWIDs = []string{plan.FCSerialName(a.WWNs[0], lun)}
+	case 3:
+		source.TargetWWNs, source.Lun = first, &lun
+	case 4:
+		source.TargetWWNs, source.Lun = last, &lun
+	default:
+		source.TargetWWNs, source.Lun = a.WWNs, &lun
 	}
 	switch {
 	case *spec.VolumeMode == v1.PersistentVolumeBlock:

@@ -57,7 +57,8 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 			}
 			return at.Source, isMounted
 		},
-		Filesystem: r.filesystem,
+		DeviceBytes: disk.DeviceBytes,
+		Filesystem:  r.filesystem,
 		DNS: oracle.DNS{Servers: kubelet.ClusterDNS, Domain: kubelet.ClusterDomain,
 			Resolv: host.ResolvConf},
 		Cgroups: oracleCgroups(kubelet), Tiers: oracleTiers(node, kubelet),

@@ -29,6 +29,7 @@ var jsonBodies = []struct {
 	{&BindSubPath{}, PortFS}, {&MeasureTree{}, PortFS}, {&TreeMeasured{}, ""},
 	{&MeasureTrees{}, PortFS}, {&TreesMeasured{}, ""}, {&MeasureFiles{}, PortFS}, {&FilesMeasured{}, ""},
 	{&MeasureFilesystem{}, PortFS}, {&FilesystemMeasured{}, ""},
+	{&MeasureDevice{}, PortFS}, {&DeviceMeasured{}, ""},
 	{&Watch{}, PortFS}, {&FileChanged{}, ""}, {&ReadInVolume{}, PortFS},
 	{&ListMounts{}, PortFS}, {&MountsListed{}, ""},
 	{&BindMount{}, PortFS}, {&Mounted{}, ""}, {&MountDevice{}, PortFS}, {&MountNFS{}, PortFS},

@@ -380,6 +380,18 @@ type FilesystemMeasured struct {
 	InodesFree     int64  `json:"inodesFree"`
 }
 
+// MeasureDevice observes the size of the block device at a path, following links, without opening
+// it. It completes with DeviceMeasured, with KindNotFound if there is nothing at the path, or no
+// device by now of the number that is there, and with KindInvalid if that is no block device.
+type MeasureDevice struct {
+	Path string `json:"path"`
+}
+
+// DeviceMeasured is the completion of MeasureDevice.
+type DeviceMeasured struct {
+	CapacityBytes int64 `json:"capacityBytes"`
+}
+
 // Done is the completion of an operation without a result.
 type Done struct{}
 

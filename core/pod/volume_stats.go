@@ -1,10 +1,12 @@
 package pod
 
 import (
+	"path"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/volume"
 )
@@ -15,11 +17,12 @@ func (p *Pod) HasBackedVolumes() bool {
 		slices.ContainsFunc(p.Spec.Spec.Volumes, func(v v1.Volume) bool { return volume.IsBacked(&v) })
 }
 
-// MeasuredVolume returns how the usage of a volume is measured while it is set up: by the path of
-// its file system, or by its driver. Neither: it is not measured.
-func (p *Pod) MeasuredVolume(v *v1.Volume, node *Node) (path string, use *csi.Use) {
+// MeasuredVolume returns how the usage of a volume is measured while it is set up: by an operation,
+// or by its driver. Neither: it is not measured.
+func (p *Pod) MeasuredVolume(v *v1.Volume, node *Node) (request any, use *csi.Use) {
 	if p.Storage.Unmounted || !volume.IsBacked(v) {
-		return "", nil
+		return nil, nil
 	}
-	return p.Storage.Volumes.Measured(v.Name, p.dir(node))
+	return p.Storage.Volumes.Measured(v.Name, &volume.Pod{Dir: p.dir(node),
+		RootDir: path.Dir(node.PodsDir), BlocksDir: criconfig.BlocksDir(path.Dir(node.PodsDir))})
 }

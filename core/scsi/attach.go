@@ -325,6 +325,9 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		// The disk appears after it; if it has failed, perhaps not.
 		s.Known, s.DisksUntil = false, timer.Later(s.DisksUntil, ev.Time.Add(disksWait))
 		d.ScanUntil = ev.Time.Add(disksWait)
+		if r.Call == "ScanSCSIHosts" {
+			n.noteScanOfAll(d, ev.Time)
+		}
 		if ev.Err.Has(world.KindTimeout) { // the kernel goes on with it
 			d.noteLate(ev.Time)
 		}

@@ -256,7 +256,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case !u.IfaceGone && d.Source.hasOwnIface():
 		u.IfaceGone = true
 	case d.Marked:
-		d.Marked, d.Taken = false, false
+		d.Marked, d.Taken, d.MarkedID = false, false, ""
 	default:
 		d.MayExist, d.Undo, d.Setup = false, Undo{}, Setup{}
 	}
@@ -301,12 +301,26 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 	}
 	for i := range listed.Mounts {
 		if m := &listed.Mounts[i]; device != "" && m.Device == device && m.Path != at &&
-			!strings.HasPrefix(m.Path, n.Dir+"/") { // not the same disk by another name
+			!strings.HasPrefix(m.Path, n.Dir+"/") && !n.isOfOther(d, m.Path) {
 			n.waitForUnmount(d, fmt.Sprintf("it is mounted at %s", m.Path), env)
 			return
 		}
 	}
 	d.Undo.TableSeen, d.Undo.Device = true, device
+}
+
+// isOfOther reports whether a pod has what is mounted at a path by another name of the disk: it has
+// it from another global path, and keeps it when this one goes. A kubelet waits for such a pod.
+func (n *Node) isOfOther(d *Disk, at string) bool {
+	uid, _, isOfPod := strings.Cut(strings.TrimPrefix(at, n.PodsDir+"/"), "/")
+	podDir := n.PodsDir + "/" + uid
+	return isOfPod && slices.ContainsFunc(n.Owners[uid], func(name string) bool {
+		o := n.Disks[name]
+		return o != d && !o.Block && slices.ContainsFunc(o.sortedUses(), func(u *Use) bool {
+			return u.UID == uid && (at == MountPath(podDir, u) ||
+				strings.HasPrefix(at, podDir+"/volume-subpaths/"+u.SpecName+"/"))
+		})
+	})
 }
 
 // applyData applies what an earlier agent has written of a disk. Its file can be missing or torn. A

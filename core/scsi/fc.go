@@ -210,9 +210,27 @@ func (d *Disk) identify(ev world.Event) {
 	}
 }
 
-// marksDir is the directory below that of fibre channel disks with one for each disk that is
-// Taken. Their own are where they are mounted, and those that a kubelet removes only when empty.
+// marksDir is the directory below that of fibre channel disks with one for each disk that is Taken.
+// Their own are where they are mounted, and those that a kubelet removes only when empty. The
+// directory of a disk has one whose name is the WWID, once that is known: the next agent finds the
+// disk by it if the ports have gone, and which volumes name the same disk.
 const marksDir = fcDir + "/.attached"
+
+// idName is a WWID that a directory can have as its name.
+var idName = regexp.MustCompile(`^[0-9a-z]+\.[0-9A-Za-z_.:+=#@-]{1,127}$`)
+
+// id returns the WWID of a disk for its mark; empty if there is none, or not one alone.
+func (d *Disk) id() string {
+	if len(d.IDs) == 1 && idName.MatchString(d.IDs[0]) {
+		return d.IDs[0]
+	}
+	return ""
+}
+
+// needsMark reports whether it is not durable yet that a disk is taken, or which one that is.
+func (d *Disk) needsMark() bool {
+	return d.Taken && (!d.Marked || d.id() != "" && d.id() != d.MarkedID)
+}
 
 func (n *Node) markPath(d *Disk) string {
 	return n.Dir + "/" + marksDir + strings.TrimPrefix(d.Name, fcDir)
@@ -221,7 +239,7 @@ func (n *Node) markPath(d *Disk) string {
 // handleMark applies the end of marking a disk. Without the mark, an agent that is started after a
 // crash may leave the disk in the kernel; that is no reason to keep pods from it.
 func (d *Disk) handleMark(ev world.Event, env *Env) {
-	d.Marked = true
+	d.Marked, d.MarkedID = true, d.id()
 	if ev.Err != nil {
 		env.Effects.Log(world.LevelWarning, "Failed to note that a disk is attached", "disk", d.Name,
 			"err", ev.Err.Message)
@@ -251,6 +269,7 @@ func (n *Node) connectFC(d *Disk, u *Use, env *Env) time.Time {
 	case !isJoined && !isScanned:
 		s.Scanned, s.DisksUntil = append(s.Scanned, allHosts), now.Add(disksWait)
 		d.noteScan(allHosts, now)
+		n.noteScanOfAll(d, now)
 		d.issue(subjectSetup, scanTimeout, &world.ScanSCSIHosts{Unit: d.Source.unit()}, env)
 		return time.Time{}
 	case len(found) > 0:
@@ -260,6 +279,16 @@ func (n *Node) connectFC(d *Disk, u *Use, env *Env) time.Time {
 	}
 	d.failSetup("WaitForAttach", "no fc disk found", env)
 	return s.Attempts.NotBefore
+}
+
+// noteScanOfAll notes that a scan for one disk may bring others back: it looks for all of them if
+// the volume names no LUN, or no port that it names is there.
+func (n *Node) noteScanOfAll(d *Disk, now time.Time) {
+	for _, o := range n.Disks { //ordered: each by itself
+		if o != d && o.Source.IsFC && !o.Undo.Removed {
+			o.noteScan(allHosts, now)
+		}
+	}
 }
 
 // scanTimeout has room for all hosts of the node.

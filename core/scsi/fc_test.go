@@ -302,3 +302,82 @@ func TestFCLateScan(t *testing.T) {
 		t.Error("not removed")
 	}
 }
+
+// A pod that has the disk by another name keeps no other mount of it: its own stays. Any other
+// mount of the disk does.
+func TestFCMountsOfAnotherName(t *testing.T) {
+	w := newRig(t)
+	w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sdb", "/dev/dm-0"), "naa.600")}
+	one := w.n.Dir + "/fc/" + wwn + "-lun-0"
+	w.use(fcUseBy("u1", v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: lunOf(0)}))
+	w.use(fcUseBy("u2", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+	other := "/k/pods/u2/volumes/kubernetes.io~fc/v"
+	w.mounts["/k/pods/u2/volume-subpaths/v/app/0"] = "dev/dev/dm-0"
+	w.mounts[other], w.mounts["/k/pods/u3/x"] = "dev/dev/dm-0", "dev/dev/dm-0"
+	w.release("u1")
+	if w.mounts[one] == "" {
+		t.Error("unmounted under a pod that is not known")
+	}
+	delete(w.mounts, "/k/pods/u3/x")
+	w.n.NoteUnmount()
+	w.run()
+	if w.mounts[one] != "" || w.mounts[other] == "" || len(w.n.Disks) != 1 {
+		t.Errorf("mounts %v, disks %v", w.mounts, w.n.Names())
+	}
+}
+
+// A mark says which disk it is of, once that is known: the next agent knows by it that two volumes
+// name one disk, and finds it though its port has gone.
+func TestFCMarkNamesDisk(t *testing.T) {
+	w := newRig(t)
+	w.fcScan = []world.SCSIPath{withWWID(fcPath("/dev/sdb", "/dev/dm-0"), "naa.600")}
+	w.use(fcUseBy("u", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+	mark := w.n.Dir + "/fc/.attached/3600"
+	if calls := w.take(); !strings.Contains(calls, "MakeDir "+mark+"\n") ||
+		!strings.Contains(calls, "MakeDir "+mark+"/naa.600\nMountDevice") {
+		t.Errorf("calls: %s", calls)
+	}
+	for _, c := range []struct {
+		ids  []world.DirEntry
+		want string
+	}{{nil, "[]"}, {[]world.DirEntry{{Name: "naa.600"}}, "[naa.600]"},
+		{[]world.DirEntry{{Name: "naa.600"}, {Name: "naa.601"}}, "[]"}} { // the name has changed its disk
+		w := newRig(t)
+		w.n.Start(true)
+		fc := w.n.Dir + "/fc"
+		w.dirs[fc] = []world.DirEntry{{Name: ".attached", Directory: true},
+			{Name: "volumeDevices", Directory: true}}
+		w.dirs[fc+"/volumeDevices"] = []world.DirEntry{{Name: "3600", Directory: true}}
+		w.dirs[fc+"/.attached"] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
+		w.dirs[fc+"/.attached/volumeDevices"] = []world.DirEntry{{Name: "3600", Directory: true}}
+		w.dirs[fc+"/.attached/volumeDevices/3600"] = c.ids
+		w.hold = "Find"
+		w.run()
+		if find, _ := w.held[0].Body.(*world.FindSCSIDisks); fmt.Sprint(find.Unit.IDs) != c.want {
+			t.Errorf("%+v, want %s", find, c.want)
+		}
+	}
+}
+
+// A scan for one disk may bring another one back that is just removed: it is looked for again.
+func TestFCScanOfAll(t *testing.T) {
+	w := newRig(t)
+	w.fcScan = []world.SCSIPath{withWWID(fcPath("/dev/sdb", "/dev/dm-0"), "naa.600")}
+	w.use(fcUseBy("u1", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+	w.after(2 * disksWait)
+	w.take()
+	w.hold = "Remove 0"
+	w.release("u1")
+	w.fcPaths, w.fcScan = nil, nil
+	w.use(fcUseBy("u2", v1.FCVolumeSource{WWIDs: []string{"3601"}}))
+	if calls := w.take(); !strings.Contains(calls, "Scan [] 0 [3601]") {
+		t.Fatalf("calls: %s", calls)
+	}
+	w.hold = ""
+	w.complete(w.held[0], world.Event{Body: &world.Done{}})
+	w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sdc", ""), "naa.600")}
+	w.run()
+	if w.after(disksWait); !strings.Contains(w.take(), "Remove 0") {
+		t.Error("what the scan has brought was not removed")
+	}
+}

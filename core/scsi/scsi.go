@@ -35,6 +35,7 @@ package scsi
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -134,8 +135,9 @@ func (n *Node) PlanDisk(name string, env *Env) time.Time {
 func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 	var wake time.Time
 	n.watchSecret(d, env)
-	if d.Taken && !d.Marked {
-		d.issue(subjectMark, fsTimeout, &world.MakeDir{Path: n.markPath(d), Mode: 0o750}, env)
+	if d.needsMark() {
+		d.issue(subjectMark, fsTimeout, &world.MakeDir{Path: path.Join(n.markPath(d), d.id()),
+			Mode: 0o750}, env)
 		return wake
 	}
 	if n.planBound(d, env, &wake) {

@@ -16,13 +16,14 @@ import (
 // directories, since after a loss of power nothing is mounted, and the directories are there. A
 // machine on which no disk was ever set up is not searched.
 type Search struct {
-	Complete   bool              `json:"complete,omitempty"`
-	Op         world.OpID        `json:"op,omitempty"`
-	MountsSeen bool              `json:"mountsSeen,omitempty"`
-	Mounts     map[string]bool   `json:"mounts,omitempty"` // the paths below the directory of disks
-	Dirs       []string          `json:"dirs,omitempty"`   // below it, which are to be listed
-	Marks      []string          `json:"marks,omitempty"`  // the names of disks that have a mark
-	Attempts   volumeop.Attempts `json:"attempts,omitzero"`
+	Complete   bool            `json:"complete,omitempty"`
+	Op         world.OpID      `json:"op,omitempty"`
+	MountsSeen bool            `json:"mountsSeen,omitempty"`
+	Mounts     map[string]bool `json:"mounts,omitempty"` // the paths below the directory of disks
+	Dirs       []string        `json:"dirs,omitempty"`   // below it, which are to be listed
+	// Marks are the WWIDs in the marks of disks, by the names of the disks.
+	Marks    map[string][]string `json:"marks,omitempty"`
+	Attempts volumeop.Attempts   `json:"attempts,omitzero"`
 }
 
 // Start begins the search, if there is anything to be found.
@@ -85,9 +86,13 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	if len(s.Dirs) > 0 {
 		return
 	}
-	for _, name := range s.Marks {
-		if d := n.Disks[name]; d != nil {
-			d.Taken, d.Marked = true, true
+	for name, ids := range s.Marks { //ordered: each by itself
+		d := n.Disks[name]
+		if d == nil {
+			continue
+		}
+		if d.Taken, d.Marked = true, true; len(ids) == 1 {
+			d.IDs, d.MarkedID = ids, ids[0]
 		}
 	}
 	*s = Search{Complete: true}
@@ -98,17 +103,25 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	env.ReportsInUse()
 }
 
-// applyDir applies a directory: that of all disks or all block disks, of an interface, or of a
-// block disk, which has a file for each pod.
+// applyDir applies a directory: that of all disks or all block disks, of an interface, of a mark,
+// or of a block disk, which has a file for each pod.
 func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 	for _, entry := range entries {
 		name := at + "/" + entry.Name
 		_, isDisk := sourceOfName(name)
-		marked, isMark := strings.CutPrefix(name, marksDir+"/")
+		marked, isOfMark := strings.CutPrefix(at, marksDir+"/")
+		isOfMark = isOfMark && marked != blocksDir
+		isMark := strings.HasPrefix(name, marksDir+"/") && !isOfMark && entry.Name != blocksDir
 		switch {
-		case isMark && entry.Name != blocksDir:
-			n.Search.Marks = append(n.Search.Marks, fcDir+"/"+marked)
-		case isMark, name == marksDir:
+		case isOfMark:
+			n.Search.Marks[fcDir+"/"+marked] = append(n.Search.Marks[fcDir+"/"+marked], entry.Name)
+		case isMark:
+			if n.Search.Marks == nil {
+				n.Search.Marks = map[string][]string{}
+			}
+			n.Search.Marks[fcDir+strings.TrimPrefix(name, marksDir)] = nil
+			n.Search.Dirs = append(n.Search.Dirs, name)
+		case name == marksDir, name == marksDir+"/"+blocksDir:
 			n.Search.Dirs = append(n.Search.Dirs, name)
 		case n.Disks[at] != nil:
 			if entry.Name != dataFile {

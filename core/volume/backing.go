@@ -463,19 +463,23 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 	}
 }
 
-// Measured returns how the usage of a volume that is set up is measured: by the path of its file
-// system, or by its CSI driver. Neither: it is not measured, as a hostPath, or the device of a
-// local volume.
-func (s *Set) Measured(name, dir string) (path string, use *csi.Use) {
+// Measured returns how the usage of a volume that is set up is measured: by an operation on its
+// file system or its device, or by its CSI driver. Neither: it is not measured, as a hostPath. Of a
+// device the size is known alone, at the file to which it is bound for the pod (NewMetricsBlock in
+// pkg/volume).
+func (s *Set) Measured(name string, pod *Pod) (request any, use *csi.Use) {
 	v := s.find(name)
-	if v == nil || !v.Ready || v.Backing == nil || v.Backing.Block {
-		return "", nil
+	if v == nil || !v.Ready || v.Backing == nil {
+		return nil, nil
 	}
-	switch v.Backing.Plugin {
+	switch b := v.Backing; b.Plugin {
 	case CSIPlugin:
-		return "", v.Backing.CSI
+		return nil, b.CSI
 	case LocalPlugin, NFSPlugin, ISCSIPlugin, FCPlugin:
-		return v.Backing.path(dir), nil
+		if b.Block {
+			return &world.MeasureDevice{Path: b.boundPath(pod)}, nil
+		}
+		return &world.MeasureFilesystem{Path: b.path(pod.Dir)}, nil
 	}
-	return "", nil
+	return nil, nil
 }

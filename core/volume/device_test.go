@@ -56,8 +56,10 @@ func TestDeviceSteps(t *testing.T) {
 			link != deviceAt {
 			t.Errorf("device of %q at %q and %q", volume, bound, link)
 		}
-		if at, use := s.Measured("v", pod.Dir); at != "" || use != nil || s.IsBackedBy("pv") {
-			t.Errorf("measured at %q, or its file system is mounted", at)
+		measure, use := s.Measured("v", pod)
+		if m, is := measure.(*world.MeasureDevice); !is || m.Path != boundAt || use != nil ||
+			s.IsBackedBy("pv") {
+			t.Errorf("measured by %+v, or its file system is mounted", measure)
 		}
 	}
 }

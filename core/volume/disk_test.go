@@ -67,8 +67,10 @@ func TestDiskSteps(t *testing.T) {
 			!s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
 			t.Errorf("%+v, want %+v, %q", got, place, s.Problem())
 		}
-		if at, _ := s.Measured("v", pod.Dir); at != diskMount || s.MayHaveDevice(pod.Spec, ISCSIPlugin) {
-			t.Errorf("measured at %q, or may have a device", at)
+		measure, _ := s.Measured("v", pod)
+		if m, is := measure.(*world.MeasureFilesystem); !is || m.Path != diskMount ||
+			s.MayHaveDevice(pod.Spec, ISCSIPlugin) {
+			t.Errorf("measured by %+v, or may have a device", measure)
 		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package volumestats measures the usage and health of volumes that storage backs: those of CSI
-// drivers, which the driver is asked for, and local and NFS volumes, of which the file system is.
+// drivers, which the driver is asked for, and those of the kinds local, nfs, iscsi and fc, of which
+// the file system is; of volumeMode Block, the size of the device is known alone.
 // (Volumes that the node itself fills are measured where their limits are, in package
 // localstorage.)
 //
@@ -203,6 +204,8 @@ func statsOf(body any) (world.CSIVolumeStats, bool) {
 		return atLeastZero(world.CSIVolumeStats{CapacityBytes: b.CapacityBytes,
 			AvailableBytes: b.AvailableBytes, UsedBytes: b.CapacityBytes - b.FreeBytes,
 			Inodes: b.Inodes, InodesFree: b.InodesFree, InodesUsed: b.Inodes - b.InodesFree}), true
+	case *world.DeviceMeasured:
+		return atLeastZero(world.CSIVolumeStats{CapacityBytes: b.CapacityBytes}), true
 	case *world.CSIVolumeStats:
 		return atLeastZero(*b), *b != world.CSIVolumeStats{}
 	}

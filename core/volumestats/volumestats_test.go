@@ -288,3 +288,19 @@ func TestDriverIsAway(t *testing.T) {
 		t.Errorf("usage %+v of a volume that cannot be measured", b.List())
 	}
 }
+
+// Of a device, the size is known and nothing else. One that has gone has none.
+func TestDeviceIsMeasured(t *testing.T) {
+	b := newBench()
+	b.targets = []Target{{Name: "raw", Request: &world.MeasureDevice{Path: "/d"}}}
+	issued, _ := b.plan(0)
+	b.complete(0, issued[0].Op, &world.DeviceMeasured{CapacityBytes: 7}, nil)
+	if got := b.List(); len(got) != 1 || got[0].Stats != (world.CSIVolumeStats{CapacityBytes: 7}) {
+		t.Errorf("usage %+v", got)
+	}
+	issued, _ = b.plan(time.Minute)
+	b.complete(time.Minute, issued[0].Op, nil, world.Errorf(world.KindNotFound, "", "gone"))
+	if got := b.List(); len(got) != 0 {
+		t.Errorf("usage %+v of a device that has gone", got)
+	}
+}

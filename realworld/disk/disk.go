@@ -105,6 +105,8 @@ func query(ctx context.Context, request any) (any, error) {
 		return measureTrees(ctx, m), nil
 	case *world.MeasureFilesystem:
 		return measureFilesystem(m.Path)
+	case *world.MeasureDevice:
+		return measureDevice(m.Path, sysfs)
 	case *world.ListMounts:
 		return listMounts(m.Path)
 	case *world.BindMount: // the only change with a result

@@ -152,12 +152,23 @@ func (k kernel) linked(unit *world.LogicalUnit) (map[string]bool, error) {
 		target, err := os.Readlink(filepath.Join(k.dev, "disk/by-id/scsi-"+wwid))
 		switch {
 		case err == nil:
-			names[filepath.Base(target)] = true
+			names[filepath.Base(target)] = k.hasLinks(filepath.Base(target))
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, err
 		}
 	}
 	return names, nil
+}
+
+// hasLinks reports whether the links of udev to a disk are of the one that is there by now. Since
+// systemd 251, udev makes one by the sequence number along with them; before, that is not known.
+func (k kernel) hasLinks(name string) bool {
+	sequence, byDiskseq := attribute(k.block(name), "diskseq"), filepath.Join(k.dev, "disk/by-diskseq")
+	if _, err := os.Stat(byDiskseq); err != nil || sequence == "" || !strings.HasPrefix(name, "sd") {
+		return true
+	}
+	target, err := os.Readlink(filepath.Join(byDiskseq, sequence))
+	return err == nil && filepath.Base(target) == name
 }
 
 // readDir reads a directory; one that does not exist is empty.

@@ -130,6 +130,32 @@ func TestFindFC(t *testing.T) {
 	}
 }
 
+// A link of udev that is older than its disk does not count: none by the sequence number of the
+// disk has been made with it.
+func TestStaleLink(t *testing.T) {
+	opts := fcNode(t)
+	find := func() int {
+		ev := do(t, opts, &world.FindSCSIDisks{Unit: world.LogicalUnit{WWIDs: []string{"SMAKER_1"}}},
+			porttest.Patience)
+		return len(ev.Body.(*world.SCSIDisksFound).Paths)
+	}
+	link := func(sequence, name string) {
+		path := filepath.Join(opts.Dev, "disk/by-diskseq", sequence)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("../../"+name, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := find()
+	link("6", "sde")
+	stale := find()
+	if link("7", "sde"); before != 1 || stale != 0 || find() != 1 {
+		t.Errorf("found %d, %d, %d", before, stale, find())
+	}
+}
+
 // Ports that are known are asked for the LUN alone; otherwise all hosts are, but those of iSCSI.
 func TestScanFC(t *testing.T) {
 	opts := fcNode(t)

@@ -139,6 +139,8 @@ func (d *Disk) execute(call *wire.Call) {
 			d.measureTree(call, req)
 		case *world.MeasureFilesystem:
 			d.measureFilesystem(call, req)
+		case *world.MeasureDevice:
+			d.measureDevice(call, req)
 		case *world.ListMounts:
 			d.listMounts(call, req)
 		default:

@@ -124,6 +124,17 @@ func (d *Disk) MountsOf(source string) []string {
 	return paths
 }
 
+// UsersOf returns the paths at which a block device is mounted, or bound, oldest first.
+func (d *Disk) UsersOf(node string) []string {
+	var paths []string
+	for _, m := range d.mounts {
+		if m.source == node || m.within == node {
+			paths = append(paths, m.path)
+		}
+	}
+	return paths
+}
+
 // IsOpen reports whether a block device is mounted, by the path that it was mounted at.
 func (d *Disk) IsOpen(device string) bool {
 	number := DeviceNumber(device)

@@ -43,6 +43,40 @@ func (d *Disk) measureFilesystem(call *wire.Call, req *world.MeasureFilesystem) 
 	}
 }
 
+// measureDevice measures a block device, or the one that is bound to a path.
+func (d *Disk) measureDevice(call *wire.Call, req *world.MeasureDevice) {
+	at, err := d.resolve(call.Name, req.Path, true)
+	device := at.path
+	if err == nil && at.nodeMount != nil && at.node == at.nodeMount.root {
+		if device = at.nodeMount.within; device == "/" {
+			device = at.nodeMount.source
+		}
+	}
+	switch {
+	case err != nil:
+	case at.node == nil:
+		err = notFound(call.Name, req.Path)
+	case at.node.kind != world.PathBlockDevice:
+		err = world.Errorf(world.KindInvalid, call.Name, "%s is no block device", req.Path)
+	case d.nodeAt(device) == nil:
+		err = notFound(call.Name, device)
+	default:
+		call.Reply(&world.DeviceMeasured{CapacityBytes: DeviceBytes(device)})
+		return
+	}
+	call.Fail(err)
+}
+
+// DeviceBytes returns the size of a block device, which is made of the path of its node: 1 GiB and
+// something.
+func DeviceBytes(device string) int64 {
+	sum := int64(0)
+	for _, c := range []byte(device) {
+		sum = (sum*31 + int64(c)) % 1021
+	}
+	return 1<<30 + sum*4096
+}
+
 // isFilesystem reports whether a file system is mounted at a path. Nothing on the disk has to be
 // there.
 func (d *Disk) isFilesystem(p string) bool {

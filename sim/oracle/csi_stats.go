@@ -94,6 +94,9 @@ func (s *Set) CheckVolumeStats(now time.Time, served []world.VolumeUsage) {
 				s.report(&csiStats{}, f, now)
 			}
 		}
+		if f := m.findWrongDeviceSize(now, p, known); f != nil {
+			s.report(&deviceSizes{}, f, now)
+		}
 	}
 }
 

@@ -56,8 +56,8 @@ var periodicCalls = []string{
 	"ListPodSandbox", "ListContainers", "ListImages", "GetEvents", "Status", "Version",
 	"RuntimeConfig", "ReadFiles", "ListDir", "StatPath", "ReadLinks", "MeasureTree",
 	"FetchManifest", "ListCgroups", "ReadMachine", "MeasureNode", "MeasureTrees", "MeasureFiles",
-	"MeasureFilesystem", "ImageFsInfo", "GetVolumeStats", "GetCSINodeInfo", "ListMounts",
-	"ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
+	"MeasureFilesystem", "MeasureDevice", "ImageFsInfo", "GetVolumeStats", "GetCSINodeInfo",
+	"ListMounts", "ExecSync", "HTTPGet", "TCPConnect", "GRPCCheck",
 	"CreateToken", "WatchObjects", "Watch",
 }
 

@@ -20,7 +20,7 @@ type volumeModel struct {
 	claims  map[string]*v1.PersistentVolumeClaim // by namespace/name, the last state
 	volumes map[string]*v1.PersistentVolume      // by name, the last state
 	mounts  []mounted                            // oldest first
-	held    map[string]bool                      // the paths of the devices that are kept open
+	held    map[string]time.Time                 // since when devices are kept open, by path
 }
 
 // mounted is an entry of the mount table.
@@ -49,9 +49,9 @@ func (o *volumeModel) apply(f *truth.Fact) {
 		}
 	case truth.DeviceHeld:
 		if o.held == nil {
-			o.held = map[string]bool{}
+			o.held = map[string]time.Time{}
 		}
-		o.held[f.Path] = true
+		o.held[f.Path] = f.Time
 	case truth.DeviceReleased:
 		delete(o.held, f.Path)
 	case truth.PowerLost:

@@ -42,6 +42,8 @@ type Options struct {
 	// DeviceAt returns the device that is mounted at a path, links followed; false if none is.
 	// Nil: devices are not checked.
 	DeviceAt func(path string) (device string, isMounted bool)
+	// DeviceBytes returns the size of a device; nil: sizes are not checked.
+	DeviceBytes func(device string) int64
 	// Exists reports whether something is at a path. Nil: everything is.
 	Exists func(path string) bool
 	// GroupOf returns the group of a file, and false if the file does not exist. Nil: groups are not
@@ -195,7 +197,7 @@ func oracles() []oracle {
 		&nodeShutdown{}, &nodePlugins{},
 		&csiVolumes{}, &csiLabels{}, &csiData{}, &csiOrder{}, &csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
-		&volumeDevices{}, &disks{}, &csiExpand{}, &csiLimit{},
+		&volumeDevices{}, &deviceSizes{}, &disks{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
 		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},

@@ -190,7 +190,7 @@ func (m *model) findWrongDevice(p *pod, named *v1.VolumeDevice,
 	}
 	source, _ := m.opts.DeviceAt(devices[at].HostPath)
 	switch {
-	case !m.volumes.held[want.bound]:
+	case m.volumes.held[want.bound].IsZero():
 		return findingf("a container of %s was started, and nothing holds the device of volume %s", p,
 			named.Name)
 	case source != want.device:

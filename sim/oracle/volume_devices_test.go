@@ -25,7 +25,7 @@ func deviceStart(s *script, source string, devices ...*runtimeapi.Device) {
 	p := s.model.pods["u1"]
 	p.spec.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{Name: "v", DevicePath: "/dev/x"}}
 	csiFact(s, truth.VolumePublished, "h", s.model.csiUses(p.spec)[0].path)
-	s.model.volumes.apply(&truth.Fact{Kind: truth.DeviceHeld,
+	s.model.volumes.apply(&truth.Fact{Kind: truth.DeviceHeld, Time: s.now,
 		Path: s.model.csiBlocks() + "/pv/dev/u1"})
 	o := &volumeDevices{}
 	o.checkFact(s.model, &truth.Fact{Kind: truth.ContainerCreated, ContainerID: "c",

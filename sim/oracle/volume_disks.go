@@ -67,6 +67,7 @@ var diskCalls = []string{"RunISCSIAdm", "FindSCSIDisks", "ScanSCSIHost", "ScanSC
 func (at *mounted) isOfDisk(node string) bool { return at.source == node || at.within == node }
 
 // findUnmountedBelow returns that the mount of a disk for the whole node went before that of a pod.
+// A pod that names the disk in another way has it from another such mount.
 func (m *model) findUnmountedBelow(f *truth.Fact) *finding {
 	if f.Cause != "" || !m.isInDisks(f.Path) {
 		return nil
@@ -74,11 +75,29 @@ func (m *model) findUnmountedBelow(f *truth.Fact) *finding {
 	source := m.volumes.lookup(f.Path).source
 	for i := range m.volumes.mounts {
 		if at := &m.volumes.mounts[i]; source != nodeDisk && at.source == source &&
-			isWithin(at.path, m.opts.PodsDir) {
+			isWithin(at.path, m.opts.PodsDir) && !m.hasByOtherName(at.path, path.Base(f.Path)) {
 			return findingf("%s was unmounted from %s while it is mounted at %s", source, f.Path, at.path)
 		}
 	}
 	return nil
+}
+
+// hasByOtherName reports whether what is mounted at a path is a volume of its pod whose disk has
+// another directory.
+func (m *model) hasByOtherName(at, dir string) bool {
+	for _, p := range m.podsInOrder {
+		for _, spec := range p.specs {
+			for i := range spec.Spec.Volumes {
+				d := m.volumes.diskOf(spec, &spec.Spec.Volumes[i])
+				podDir := m.opts.PodsDir + "/" + p.uid
+				if d != nil && !d.block && path.Base(d.dir()) != dir &&
+					(at == d.backing(podDir).path || isWithin(at, podDir+"/volume-subpaths/"+d.name)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // lateDisksBound is how long after a fault, or its start, an agent may detach disks: it looks for
@@ -185,12 +204,17 @@ func (d *disk) node() string {
 	if d.kind != "fc" {
 		return fmt.Sprintf("/dev/iscsi/%s-lun-%d", d.target, d.lun)
 	}
-	if len(d.source.TargetWWNs) > 0 {
-		return fmt.Sprintf("/dev/fc/%s-lun-%d", d.source.TargetWWNs[0], *d.source.Lun)
+	if len(d.source.TargetWWNs) > 0 { // the last two digits are those of the port
+		wwn := d.source.TargetWWNs[0]
+		return fmt.Sprintf("/dev/fc/%s00-lun-%d", wwn[:len(wwn)-2], *d.source.Lun)
 	}
-	wwid := d.source.WWIDs[0] // 3, the array, and four digits of the LUN
-	lun, _ := strconv.Atoi(wwid[len(wwid)-4:])
-	return fmt.Sprintf("/dev/fc/%s-lun-%d", wwid[1:len(wwid)-4], lun)
+	_, wwid, isSerial := strings.Cut(d.source.WWIDs[0], "_DISK_")
+	if !isSerial {
+		wwid = d.source.WWIDs[0][1:] // after a 3
+	}
+	array, digits := wwid[:len(wwid)-4], wwid[len(wwid)-4:]
+	lun, _ := strconv.Atoi(digits)
+	return fmt.Sprintf("/dev/fc/%s-lun-%d", array, lun)
 }
 
 // dir returns the directory of the disk below that of all disks of its mode.
@@ -234,12 +258,15 @@ type diskModel struct {
 	devices  map[string]int  // by node: from how many sessions
 	// unasked are the nodes of disks that nothing has asked for, or mounted since.
 	unasked map[string]bool
+	// changedAt is when disks came or went last, by node.
+	changedAt map[string]time.Time
 }
 
 func (o *diskModel) apply(f *truth.Fact) {
 	name := f.Source + " " + f.Path + " " + f.NewPath
 	if o.sessions == nil {
 		o.sessions, o.devices, o.unasked = map[string]bool{}, map[string]int{}, map[string]bool{}
+		o.changedAt = map[string]time.Time{}
 	}
 	switch f.Kind {
 	case truth.Mounted:
@@ -250,6 +277,7 @@ func (o *diskModel) apply(f *truth.Fact) {
 	case truth.SessionClosed:
 		delete(o.sessions, name)
 	case truth.DiskAppeared:
+		o.changedAt[f.Source] = f.Time
 		isNew := o.devices[f.Source] == 0
 		if o.devices[f.Source]++; f.Cause == "" {
 			delete(o.unasked, f.Source)
@@ -257,6 +285,7 @@ func (o *diskModel) apply(f *truth.Fact) {
 			o.unasked[f.Source] = true
 		}
 	case truth.DiskRemoved:
+		o.changedAt[f.Source] = f.Time
 		if o.devices[f.Source]--; o.devices[f.Source] == 0 {
 			delete(o.devices, f.Source)
 			delete(o.unasked, f.Source)

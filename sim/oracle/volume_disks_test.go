@@ -126,3 +126,27 @@ func TestUnsettledDisks(t *testing.T) {
 		t.Errorf("%v for a session and a disk that no pod needs", got)
 	}
 }
+
+// A pod that has a disk by another name has it from another mount of the node.
+func TestDiskOfTwoNames(t *testing.T) {
+	const root, wwn = "/var/lib/kubelet/plugins/kubernetes.io/fc/", "50060a0b00c20001"
+	node, name, other := "/dev/fc/50060a0b00c20000-lun-1", wwn+"-lun-1", "350060a0b00c200000001"
+	lun := int32(1)
+	two := func(s *script) diskScript {
+		pod := spec("u1", always, "app")
+		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+			FC: &v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: &lun}}}}
+		s.AgentStarted(s.now)
+		s.setDesired(pod)
+		s.addFact(truth.DiskAppeared, truth.Fact{Source: node, Path: "/dev/sdb"})
+		for _, at := range []string{root + name, root + other, podsDir + "/u1/volumes/kubernetes.io~fc/v",
+			podsDir + "/u1/volume-subpaths/v/app/0"} {
+			s.addFact(truth.Mounted, truth.Fact{Path: at, Source: node, NewPath: "/"})
+		}
+		return diskScript{s}
+	}
+	runCases(t, []testCase{
+		{"another name of the disk", "", func(s *script) { two(s).unmount(root + other) }},
+		{"the name that the pod has", "disks", func(s *script) { two(s).unmount(root + name) }},
+	})
+}

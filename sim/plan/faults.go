@@ -157,8 +157,8 @@ var faultableCalls = func() []string {
 	calls = append(calls, apiCalls...)
 	return append(calls,
 		"ReadFiles", "ReadTail", "ReadInVolume", "StatPath", "ListDir", "ReadLinks", "MeasureTree",
-		"MeasureFilesystem", "MakeDir", "MakeFile", "MakeLink", "WriteFile", "WriteDir", "Rename",
-		"Compress",
+		"MeasureFilesystem", "MeasureDevice", "MakeDir", "MakeFile", "MakeLink", "WriteFile",
+		"WriteDir", "Rename", "Compress",
 		"RemoveTree", "ShareWithGroup", "MountMemory", "BindSubPath", "Unmount",
 		"HTTPGet", "TCPConnect", "GRPCCheck", "FetchManifest",
 		"SetCgroup", "RemoveCgroup", "ListCgroups", "ReadMachine", "MeasureNode",

@@ -15,6 +15,8 @@ type FCArray struct {
 	WWNs []string `json:"wwns"` // of its ports; the first one names it
 	// DiskTakes is the most that a disk takes to appear after a scan.
 	DiskTakes Duration `json:"diskTakes,omitempty"`
+	// LinkTakes is the most that udev takes to make the link to a disk, and to remove it.
+	LinkTakes Duration `json:"linkTakes,omitempty"`
 	Multipath bool     `json:"multipath,omitempty"` // multipathd joins the disks of its ports
 	// LostAt is when the path by its first port is lost for LostFor: the kernel removes its disks, and
 	// has them again when the port is back.
@@ -30,6 +32,12 @@ func FCPort(array, i int) string { return fmt.Sprintf("50060a0b00c2%02d%02d", ar
 
 // FCDiskName returns the WWID of a disk of an array.
 func FCDiskName(array string, lun int32) string { return fmt.Sprintf("3%s%04d", array, lun) }
+
+// FCSerialName returns the other name of a disk of an array, which udev makes of its maker and its
+// serial number, and which the kernel does not have.
+func FCSerialName(array string, lun int32) string {
+	return fmt.Sprintf("SMAKER_DISK_%s%04d", array, lun)
+}
 
 // HasFC reports whether a plan has arrays.
 func (s *Spec) HasFC() bool { return s.FC != nil && len(s.FC.Arrays) > 0 }
@@ -55,6 +63,7 @@ type FCRange struct {
 	Ports  Count `json:"ports,omitempty"` // of each
 
 	DiskTakes Span  `json:"diskTakes,omitempty"` // as in FCArray
+	LinkTakes Span  `json:"linkTakes,omitempty"`
 	Multipath Share `json:"multipath,omitempty"` // of arrays
 	Lost      Share `json:"lost,omitempty"`
 	LostFor   Span  `json:"lostFor,omitempty"`
@@ -69,7 +78,8 @@ func (g *generator) addFC() {
 	r := g.stream("fc")
 	spec := &FC{}
 	for i := range c.Arrays.draw(r) {
-		a := FCArray{Multipath: c.Multipath.drawBool(r), DiskTakes: Duration(c.DiskTakes.draw(r))}
+		a := FCArray{Multipath: c.Multipath.drawBool(r), DiskTakes: Duration(c.DiskTakes.draw(r)),
+			LinkTakes: Duration(c.LinkTakes.draw(r))}
 		for n := range max(1, c.Ports.draw(r)) {
 			a.WWNs = append(a.WWNs, FCPort(i, n))
 		}

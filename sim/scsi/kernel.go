@@ -93,9 +93,26 @@ func (i *Initiator) appear(s *session, lun int32, cause string) {
 	u.paths[s] = true
 	s.disks[lun] = i.makeDevice(node, diskPath)
 	i.add(truth.DiskAppeared, node, s.disks[lun].Path, "", cause)
-	if i.hasMultipath(s) && len(u.paths) > 1 && u.multipath.Path == "" {
+	if s.iface == fcIface {
+		i.linkLater(s, lun)
+	}
+	if i.hasMultipath(s) && len(u.paths) > 1 && u.multipath.Path == "" && !i.isClaimed(s, u) {
 		u.multipath = i.makeDevice(node, func(n int) string { return fmt.Sprintf("/dev/dm-%d", n) })
 	}
+}
+
+// isClaimed reports whether a path of fibre channel to a logical unit is mounted by itself:
+// multipathd cannot have it then.
+func (i *Initiator) isClaimed(s *session, u *unit) bool {
+	for path := range u.paths { //ordered: whether there is one
+		for lun, device := range path.disks { //ordered: whether there is one
+			if s.iface == fcIface && i.units[Node(path.target, lun)] == u &&
+				i.opts.Disk.IsOpen(device.Path) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // makeDevice gives a device the first path that is free: no device has it, and none that has gone
@@ -132,6 +149,9 @@ func (i *Initiator) drop(s *session, lun int32, cause string) {
 	delete(s.disks, lun)
 	i.removeDevice(device)
 	i.add(truth.DiskRemoved, node, device.Path, "", cause)
+	if s.iface == fcIface {
+		i.unlinkLater(s, lun, device)
+	}
 	u := i.units[node]
 	if delete(u.paths, s); len(u.paths) == 0 {
 		delete(i.units, node)
@@ -145,9 +165,6 @@ func (i *Initiator) find(m *world.FindSCSIDisks) *world.SCSIDisksFound {
 	found := &world.SCSIDisksFound{}
 	paths, unitLUN := i.pathsTo(&m.Unit)
 	for _, s := range paths {
-		if s.iface == fcIface && s.disks[unitLUN].Path == "" {
-			continue
-		}
 		is := world.SCSIPath{Host: s.host, Portals: []string{s.portal}, Iface: s.iface,
 			Device: s.disks[unitLUN], WWID: wwid(s.target, unitLUN)}
 		for _, lun := range slices.Sorted(maps.Keys(s.disks)) {
@@ -165,29 +182,43 @@ func (i *Initiator) find(m *world.FindSCSIDisks) *world.SCSIDisksFound {
 	return found
 }
 
-// remove removes the disks of a logical unit, unless it is mounted.
+// remove removes the disks of a logical unit, unless it is mounted or bound. Of fibre channel,
+// those go that are named.
 func (i *Initiator) remove(c *wire.Call, m *world.RemoveSCSIDisks) {
-	paths, lun := i.pathsTo(&m.Unit)
-	for _, s := range paths {
-		if at := i.opts.Disk.MountsOf(Node(s.target, lun)); len(at) > 0 {
+	var paths []sessionDisk
+	for _, s := range i.sorted() {
+		for _, lun := range slices.Sorted(maps.Keys(s.disks)) {
+			if s.target == m.Unit.Target && lun == m.Unit.LUN || m.Unit.Target == "" &&
+				slices.ContainsFunc(m.Devices, func(device world.BlockDevice) bool {
+					return device.Path == s.disks[lun].Path
+				}) {
+				paths = append(paths, sessionDisk{s, lun})
+			}
+		}
+	}
+	for _, p := range paths {
+		has := p.session.disks[p.lun]
+		if at := i.opts.Disk.UsersOf(Node(p.session.target, p.lun)); len(at) > 0 {
 			c.Fail(world.Errorf(world.KindRefused, c.Name, "the disk is in use at %s", at[0]))
 			return
 		}
-	}
-	for _, s := range paths {
-		has := s.disks[lun]
-		isAsked := s.iface != fcIface || slices.Contains(m.Devices, has)
-		if !isAsked && slices.ContainsFunc(m.Devices, func(device world.BlockDevice) bool {
-			return device.Path == has.Path
-		}) {
+		if m.Unit.Target == "" && !slices.Contains(m.Devices, has) {
 			c.Fail(world.Errorf(world.KindRefused, c.Name, "another disk is at %s", has.Path))
 			return
 		}
-		if isAsked && has.Path != "" {
-			i.drop(s, lun, "")
+	}
+	for _, p := range paths {
+		if p.session.disks[p.lun].Path != "" {
+			i.drop(p.session, p.lun, "")
 		}
 	}
 	c.Reply(&world.Done{})
+}
+
+// sessionDisk is a disk of a session.
+type sessionDisk struct {
+	session *session
+	lun     int32
 }
 
 // diskTakes returns how long a disk of a session takes to appear at most.

@@ -16,6 +16,7 @@ package scsi
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -56,6 +57,9 @@ type Initiator struct {
 	devices  uint64                     // so far
 	taken    map[string]bool            // the paths of those that there are
 	known    map[string]map[int32]bool  // the LUNs that there were so far, by target
+	// links are the disks of fibre channel that udev has by a name, and udev what it draws from.
+	links map[string][]world.BlockDevice
+	udev  *rand.Rand
 }
 
 // sessionName identifies a session.
@@ -88,7 +92,8 @@ func New(opts Options) *Initiator {
 	i := &Initiator{opts: opts, failed: map[string]int{}, hung: map[string]int{},
 		records: map[sessionName]settings{}, portals: map[discoveryName]settings{},
 		sessions: map[sessionName]*session{}, units: map[string]*unit{}, taken: map[string]bool{},
-		known:  map[string]map[int32]bool{},
+		known: map[string]map[int32]bool{}, links: map[string][]world.BlockDevice{},
+		udev:   wire.Stream(opts.Seed, "udev"),
 		ifaces: map[string]settings{"default": {"iface.transport_name": "tcp"}}}
 	o := wire.Options{Agenda: opts.Agenda, Faults: opts.Faults, Seed: opts.Seed}
 	i.wire, o.Local = wire.New(o), true
@@ -140,6 +145,7 @@ func (i *Initiator) Heal() {
 
 // LosePower closes all sessions. Paths of fibre channel are there again, without disks.
 func (i *Initiator) LosePower() {
+	i.links = map[string][]world.BlockDevice{}
 	for _, s := range i.sorted() {
 		if s.iface != fcIface {
 			i.close(s, truth.CauseReboot)

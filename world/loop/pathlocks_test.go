@@ -205,8 +205,9 @@ func TestMountOfHostPathLocksBoth(t *testing.T) {
 // read or as one about no path.
 func TestEveryFileAndCgroupCallIsClassified(t *testing.T) {
 	withoutPath := []string{"ReadFiles", "ReadTail", "ReadLinks", "ListDir", "StatPath",
-		"MeasureTree", "MeasureTrees", "MeasureFiles", "Watch", "ListCgroups", "ReadMachine",
-		"ReadInVolume", "MeasureNode", "DelayShutdown", "PermitShutdown", "ListMounts", "MakeKey"}
+		"MeasureTree", "MeasureTrees", "MeasureFiles", "MeasureDevice", "Watch", "ListCgroups",
+		"ReadMachine", "ReadInVolume", "MeasureNode", "DelayShutdown", "PermitShutdown",
+		"ListMounts", "MakeKey"}
 	calls := 0
 	for _, name := range world.BodyNames() {
 		body, err := world.ParseBody(name, []byte(`{"path":"/x","from":"/x","target":"/x"}`))

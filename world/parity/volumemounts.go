@@ -191,6 +191,11 @@ func bindsDevice(f *folder) {
 		info := mustGet[*world.PathInfo](f, &world.StatPath{Path: at})
 		f.check(info.Kind == world.PathBlockDevice, "%s is a %s", at, info.Kind)
 	}
+	size := mustGet[*world.DeviceMeasured](f, &world.MeasureDevice{Path: bound})
+	f.check(size.CapacityBytes > 0 && *size ==
+		*mustGet[*world.DeviceMeasured](f, &world.MeasureDevice{Path: device}), "size: %+v", size)
+	f.mustFail(&world.MeasureDevice{Path: f.path("absent")}, world.KindNotFound)
+	f.mustFail(&world.MeasureDevice{Path: f.path("volumes")}, world.KindInvalid)
 	f.mustFail(request("b"), world.KindRefused)
 	f.mustFail(&world.Unmount{Path: bound}, world.KindExhausted)
 	f.mustFail(&world.RemoveTree{Path: f.path("volumes/pv")}, world.KindRefused)
