@@ -191,3 +191,32 @@ func TestPodCost(t *testing.T) {
 		{"too long images in a status", "pod-cost", status(0, imagesMax+1)},
 	})
 }
+
+func TestIsolationOfHostileEnds(t *testing.T) {
+	runHostile := func(s *script, driver string) {
+		beginIsolation(s)
+		s.model.opts.HungDrivers = []string{"hung"}
+		greedy := spec("u1", always, "app")
+		greedy.Name = "greedy"
+		greedy.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+			CSI: &v1.CSIVolumeSource{Driver: driver}}}}
+		s.setDesired(greedy)
+		s.sandbox("u1", 0)
+		s.wait(60)
+		s.PodNoLongerDesired(s.now, "u1")
+	}
+	runCases(t, []testCase{
+		{"a hostile pod is left", "isolation", func(s *script) {
+			runHostile(s, "other")
+			pollEverySecond(s, 240)
+		}},
+		{"a hostile pod takes a while to end", "", func(s *script) {
+			runHostile(s, "other")
+			pollEverySecond(s, 120)
+		}},
+		{"a hostile pod whose driver hangs", "", func(s *script) {
+			runHostile(s, "hung")
+			pollEverySecond(s, 600)
+		}},
+	})
+}
