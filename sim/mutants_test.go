@@ -1451,6 +1451,13 @@ var mutants = []mutant{
 		scenario: "hostile-storage", seeds: "15-34",
 	},
 	{
+		name:     "the drivers of one pod ask for any number of tokens",
+		file:     "core/csi/token.go",
+		old:      "if others+len(d.Spec.TokenRequests) > budget.DriverTokensMax {",
+		new:      "if others < 0 {",
+		scenario: "hostile-storage", seeds: "1-20",
+	},
+	{
 		name:     "objects of storage that do not exist are read every second",
 		file:     "core/objectcache/read.go",
 		old:      "timer.Backoff(r.Failures, first, readBackoffMax)",

@@ -1,10 +1,12 @@
 package oracle
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"seedlet.dev/sim/truth"
 )
@@ -218,5 +220,30 @@ func TestIsolationOfHostileEnds(t *testing.T) {
 			runHostile(s, "hung")
 			pollEverySecond(s, 600)
 		}},
+	})
+}
+
+func TestTokensOfDrivers(t *testing.T) {
+	publish := func(requests, volumes int) func(s *script) {
+		return func(s *script) {
+			driver := &storagev1.CSIDriver{}
+			driver.Spec.TokenRequests = make([]storagev1.TokenRequest, requests)
+			s.model.csi.drivers["d"] = driver
+			pod := spec("u1", always, "app")
+			for n := range volumes {
+				pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", n),
+					VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}})
+			}
+			s.setDesired(pod)
+			for _, use := range s.model.csiUses(pod) {
+				s.addFact(truth.VolumePublished, truth.Fact{Path: use.path,
+					Volume: &truth.Volume{Driver: "d", Handle: use.handle}})
+			}
+		}
+	}
+	runCases(t, []testCase{
+		{"as many as there may be", "", publish(2, 32)},
+		{"one volume more", "pod-cost", publish(2, 33)},
+		{"none", "", publish(0, 200)},
 	})
 }
