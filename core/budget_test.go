@@ -35,9 +35,9 @@ func podOfTokens(name, uid string, tokens int) *v1.Pod {
 
 // mountAll has the first container mount the volumes that none uses: those would not be set up.
 func mountAll(s *v1.PodSpec) {
-	used := claim.UsedVolumes(&v1.Pod{Spec: *s})
+	uses := claim.UsesOf(&v1.Pod{Spec: *s})
 	for i := range s.Volumes {
-		if name := s.Volumes[i].Name; !used[name] {
+		if name := s.Volumes[i].Name; uses[name] == (claim.Use{}) {
 			c := &s.Containers[0]
 			c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: name, MountPath: "/" + name})
 		}

@@ -545,7 +545,7 @@ func ofSpec(change func(s *v1.PodSpec, size int)) func(*fakeNode, int) {
 		p := apiPodNamed("h", "h")
 		p.Generation = 1
 		change(&p.Spec, size)
-		if len(claim.UsedVolumes(p)) == 0 {
+		if len(claim.UsesOf(p)) == 0 {
 			mountAll(&p.Spec)
 		}
 		n.apiServer.put(p)

@@ -273,7 +273,8 @@ const (
 	turnsMax         = 1000 // turns of the loop at one instant
 	effectsOfNodeMax = 90   // effects of an agent in one second for the node, as at its start
 	effectsPerPodMax = 60   // the same for each pod
-	// effectsPerContainerMax is the same for each container that a hostile pod has besides its own.
+	// effectsPerContainerMax is the same for each container or volume that a hostile pod has besides
+	// those of its manifest.
 	effectsPerContainerMax = 15
 )
 
@@ -289,7 +290,7 @@ func (r *run) checkEffectRate(effects int) {
 	}
 	for i := range r.plan.Pods {
 		if h := r.plan.Pods[i].Hostile; h != nil {
-			most += effectsPerContainerMax * (h.Containers + h.Images)
+			most += effectsPerContainerMax * (h.Containers + h.Images + h.Volumes())
 		}
 	}
 	if r.effectsInSecond > most {

@@ -1443,6 +1443,36 @@ var mutants = []mutant{
 		scenario: "hostile", seeds: "1-200",
 	},
 	{
+		// Pods of one driver that hangs take all slots.
+		name:     "a driver that hangs takes the whole lane",
+		file:     "world/loop/slots.go",
+		old:      "	return group == \"\" || s.byGroup[group] < max(1, s.capacity()-s.inFlight)\n",
+		new:      "	return group == \"\" || s.byGroup[group] < s.capacity()\n",
+		scenario: "hostile-storage", seeds: "15-34",
+	},
+	{
+		name:     "the drivers of one pod ask for any number of tokens",
+		file:     "core/csi/token.go",
+		old:      "if others+len(d.Spec.TokenRequests) > budget.DriverTokensMax {",
+		new:      "if others < 0 {",
+		scenario: "hostile-storage", seeds: "1-20",
+	},
+	{
+		name:     "objects of storage that do not exist are read every second",
+		file:     "core/objectcache/read.go",
+		old:      "timer.Backoff(r.Failures, first, readBackoffMax)",
+		new:      "timer.Backoff(min(r.Failures, 1), first, readBackoffMax)",
+		scenario: "hostile-storage", seeds: "1-20",
+	},
+	{
+		// As a kubelet reads it ten times a second.
+		name:     "a claim that a pod cannot use is read again and again",
+		file:     "core/objectcache/read.go",
+		old:      "		first = unusableBackoffFirst\n",
+		new:      "		first, r.Failures = unusableBackoffFirst, 1\n",
+		scenario: "ephemeral-claims", seeds: "1-60",
+	},
+	{
 		name:     "a status has images of any length",
 		file:     "core/podstatus/message.go",
 		old:      "	c.Image, c.ImageID = budget.Cut(c.Image, bytes), ",

@@ -37,7 +37,8 @@ func (r *run) newOracles(kubelet *kubeletconfig.KubeletConfiguration,
 		IsUnmeasurable: func(path string) bool {
 			return r.disk.Names(path) > disk.MeasurableNames
 		},
-		IsHostile: hostilePods(r.plan), LastFault: r.excuses.LastFault,
+		IsHostile: hostilePods(r.plan), HungDrivers: hungDrivers(r.plan),
+		LastFault:     r.excuses.LastFault,
 		FaultPossible: r.excuses.MayHaveFailed,
 		IsCalm: func() bool {
 			return !r.troubled && !r.excuses.HasWindow(r.agenda.Now())
@@ -152,6 +153,16 @@ func hostilePods(spec *plan.Spec) func(name string) bool {
 		return nil
 	}
 	return func(name string) bool { return hostile[name] }
+}
+
+// hungDrivers returns the CSI drivers that answer no call for a volume before the faults heal.
+func hungDrivers(spec *plan.Spec) (names []string) {
+	for _, h := range spec.Happenings {
+		if h.Plugin != nil && h.Plugin.Driver != nil && h.Plugin.Driver.Hangs < 0 {
+			names = append(names, h.Plugin.Name)
+		}
+	}
+	return names
 }
 
 // statusRoom returns how many bytes the status of a pod may have, by its name.

@@ -36,6 +36,7 @@ const (
 	VolumeMetricsMax      = 4096
 	TokensMax             = 64
 	TokenRequestsMax      = 4
+	DriverTokensMax       = 64
 	TrustBundlesMax       = 256
 	PodCertificatesMax    = 64
 	CertificateChainMax   = 100 << 10
@@ -129,6 +130,7 @@ const (
 	VolumeMetrics
 	Tokens
 	TokenRequests
+	DriverTokens
 	TrustBundles
 	PodCertificates
 	CertificateCalls
@@ -256,6 +258,10 @@ var Table = [itemCount]Bound{
 		"All pods share the rate limit of the API server. Few pods have more than two audiences."},
 	TokenRequests: {"token_requests_in_flight", TokenRequestsMax, "requests for tokens of a pod",
 		"when a token is due: the next request waits for one of the pod", "The same."},
+	DriverTokens: {"driver_tokens", DriverTokensMax,
+		"service account tokens that CSI drivers ask for, of all volumes of a pod: each volume has " +
+			"tokens of its own", "before a volume is published: FailedMount, with a back-off",
+		"The same. Drivers ask for one or two, and few pods have more than a few such volumes."},
 	TrustBundles: {"trust_bundles", TrustBundlesMax,
 		"sources of a pod's volumes that select ClusterTrustBundles", beforeSandbox,
 		"Each is matched against all bundles whenever the volumes are looked at."},

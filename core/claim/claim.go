@@ -68,12 +68,12 @@ func VolumeName(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) string {
 	return ""
 }
 
-// Resolve returns what backs a volume that has a claim.
+// Resolve returns what backs a volume that has a claim, and that containers use in a way.
 //
 // Without an error, not known means that an object is still being read. With an error there is no
 // result: either the objects are known and not usable (yet), or, not known, they cannot be read at
 // present. Both may change, and the volume is resolved again then.
-func Resolve(pod *v1.Pod, v *v1.Volume,
+func Resolve(pod *v1.Pod, v *v1.Volume, use Use,
 	objects *objectcache.Store) (r Resolved, known bool, err error) {
 	name := Name(pod, v)
 	if name == "" {
@@ -108,7 +108,7 @@ func Resolve(pod *v1.Pod, v *v1.Volume,
 	if err := checkVolume(volume, claim); err != nil {
 		return r, true, processing(pod, name, err)
 	}
-	if err := checkMode(pod, v.Name, volume); err != nil {
+	if err := checkMode(use, v.Name, volume); err != nil {
 		return r, true, err
 	}
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
@@ -168,12 +168,11 @@ func checkVolume(volume *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) e
 }
 
 // checkMode returns an error if containers mount a block volume, or use a file system as a device.
-func checkMode(pod *v1.Pod, name string, volume *v1.PersistentVolume) error {
+func checkMode(use Use, name string, volume *v1.PersistentVolume) error {
 	mode := volume.Spec.VolumeMode
 	if mode == nil {
 		return fmt.Errorf("cannot get volumeMode for volume: %v", volume.Name)
 	}
-	use := UseOf(pod, name)
 	switch {
 	case use.Mounted && *mode != v1.PersistentVolumeFilesystem:
 		return fmt.Errorf("volume %s has volumeMode %s, but is specified in volumeMounts", name, *mode)

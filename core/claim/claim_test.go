@@ -71,7 +71,8 @@ func (f *fixture) objects() *objectcache.Store {
 }
 
 func (f *fixture) resolve() (Resolved, bool, error) {
-	return Resolve(f.pod, &f.pod.Spec.Volumes[0], f.objects())
+	v := &f.pod.Spec.Volumes[0]
+	return Resolve(f.pod, v, UsesOf(f.pod)[v.Name], f.objects())
 }
 
 func TestResolve(t *testing.T) {
@@ -158,13 +159,13 @@ func TestResolveErrors(t *testing.T) {
 func TestResolveUnknown(t *testing.T) {
 	f := newFixture()
 	v := &f.pod.Spec.Volumes[0]
-	if _, known, err := Resolve(f.pod, v, nil); !known || err == nil {
+	if _, known, err := Resolve(f.pod, v, Use{}, nil); !known || err == nil {
 		t.Errorf("without an API server: known %v, %v", known, err)
 	}
 	store := f.objects()
 	pv := store.Watch(VolumeTarget("pv"))
 	pv.Listed, pv.Objects = false, nil
-	if _, known, err := Resolve(f.pod, v, store); known || err != nil {
+	if _, known, err := Resolve(f.pod, v, Use{}, store); known || err != nil {
 		t.Errorf("volume not read: known %v, %v", known, err)
 	}
 	if got := VolumeName(f.pod, v, store); got != "pv" {
@@ -173,37 +174,37 @@ func TestResolveUnknown(t *testing.T) {
 	pv.Failing = world.Errorf(world.KindRefused, "", "no relationship found")
 	const want = "error processing PVC a/c: failed to fetch PV pv from API server: " +
 		"no relationship found"
-	if _, known, err := Resolve(f.pod, v, store); known || err == nil || err.Error() != want {
+	if _, known, err := Resolve(f.pod, v, Use{}, store); known || err == nil || err.Error() != want {
 		t.Errorf("volume cannot be read: known %v, %v", known, err)
 	}
-	if _, known, err := Resolve(f.pod, v, &objectcache.Store{}); known || err != nil {
+	if _, known, err := Resolve(f.pod, v, Use{}, &objectcache.Store{}); known || err != nil {
 		t.Errorf("nothing read: known %v, %v", known, err)
 	}
 	if got := VolumeName(f.pod, v, &objectcache.Store{}); got != "" {
 		t.Errorf("an unknown claim names the volume %q", got)
 	}
 	other := &v1.Volume{Name: "x"}
-	if _, known, err := Resolve(f.pod, other, store); !known || err == nil {
+	if _, known, err := Resolve(f.pod, other, Use{}, store); !known || err == nil {
 		t.Errorf("a volume without a claim: known %v, %v", known, err)
 	}
 }
 
-func TestUseOf(t *testing.T) {
+func TestUsesOf(t *testing.T) {
 	f := newFixture()
-	if use := UseOf(f.pod, "data"); use != (Use{Mounted: true}) {
+	if use := UsesOf(f.pod)["data"]; use != (Use{Mounted: true}) {
 		t.Errorf("mounted: %+v", use)
 	}
-	if use := UseOf(f.pod, "other"); use != (Use{}) {
+	if use := UsesOf(f.pod)["other"]; use != (Use{}) {
 		t.Errorf("not used: %+v", use)
 	}
 	f.pod.Spec.InitContainers = []v1.Container{{VolumeDevices: []v1.VolumeDevice{{Name: "init"}}}}
 	f.pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{
 		EphemeralContainerCommon: v1.EphemeralContainerCommon{
 			VolumeMounts: []v1.VolumeMount{{Name: "debug"}}}}}
-	if use := UseOf(f.pod, "init"); use != (Use{Device: true}) {
+	if use := UsesOf(f.pod)["init"]; use != (Use{Device: true}) {
 		t.Errorf("a device of an init container: %+v", use)
 	}
-	if use := UseOf(f.pod, "debug"); use != (Use{Mounted: true}) {
+	if use := UsesOf(f.pod)["debug"]; use != (Use{Mounted: true}) {
 		t.Errorf("mounted by an ephemeral container: %+v", use)
 	}
 }

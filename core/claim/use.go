@@ -9,32 +9,23 @@ type Use struct {
 	Device  bool // in volumeDevices
 }
 
-// UseOf returns how the containers of a pod use a volume, ephemeral containers included.
-func UseOf(pod *v1.Pod, volume string) Use {
-	var use Use
+// UsesOf returns how the containers of a pod use its volumes, by name, ephemeral containers
+// included. A volume that none uses is left out.
+func UsesOf(pod *v1.Pod) map[string]Use {
+	uses := map[string]Use{}
 	visitUses(pod, func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
 		for i := range mounts {
-			use.Mounted = use.Mounted || mounts[i].Name == volume
+			use := uses[mounts[i].Name]
+			use.Mounted = true
+			uses[mounts[i].Name] = use
 		}
 		for i := range devices {
-			use.Device = use.Device || devices[i].Name == volume
+			use := uses[devices[i].Name]
+			use.Device = true
+			uses[devices[i].Name] = use
 		}
 	})
-	return use
-}
-
-// UsedVolumes returns the names of the volumes that containers use, ephemeral containers included.
-func UsedVolumes(pod *v1.Pod) map[string]bool {
-	used := map[string]bool{}
-	visitUses(pod, func(mounts []v1.VolumeMount, devices []v1.VolumeDevice) {
-		for i := range mounts {
-			used[mounts[i].Name] = true
-		}
-		for i := range devices {
-			used[devices[i].Name] = true
-		}
-	})
-	return used
+	return uses
 }
 
 func visitUses(pod *v1.Pod, visit func([]v1.VolumeMount, []v1.VolumeDevice)) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumeop"
@@ -66,7 +67,7 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	if err == nil {
 		wake, err = n.publish(v, u, env)
 	}
-	if err != nil {
+	if u.OverBudget = budget.NameOf(err); err != nil {
 		u.fail(now, err.Error())
 		v.endMount(u, true, env)
 		env.EnqueuePod(u.UID)

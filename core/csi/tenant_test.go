@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/core/budget"
@@ -116,5 +117,45 @@ func TestSecretOfPod(t *testing.T) {
 	n.end("a")
 	if n.objects.Watch(target) != nil {
 		t.Error("the secret is still read")
+	}
+}
+
+// A pod gets no more volumes than their drivers may ask for tokens for. It gets the others once the
+// driver asks for none.
+func TestTokensOfDrivers(t *testing.T) {
+	const perVolume = 3
+	n := newReady(t)
+	spec := noAttach()
+	for i := range perVolume {
+		spec.TokenRequests = append(spec.TokenRequests,
+			storagev1.TokenRequest{Audience: fmt.Sprint("audience-", i)})
+	}
+	n.setDriverObject(spec)
+	use := func(uid string, i int) Use {
+		u := inline(uid)
+		u.SpecName = fmt.Sprint("v", i)
+		u.Handle = EphemeralHandle(uid, u.SpecName)
+		return u
+	}
+	most := budget.DriverTokensMax / perVolume
+	for i := range most {
+		if s := n.need(use("greedy", i)); !s.Ready {
+			t.Fatalf("volume %d: %+v", i, s)
+		}
+	}
+	last := use("greedy", most)
+	s := n.need(last)
+	want := "asks for 3 tokens, and other volumes of the pod have 63"
+	if s.Ready || !strings.Contains(s.Problem, want) ||
+		s.OverBudget != budget.DriverTokens.Name() {
+		t.Errorf("the volume after the last one: %+v", s)
+	}
+	if s := n.need(use("other", 0)); !s.Ready {
+		t.Errorf("a volume of another pod: %+v", s)
+	}
+	n.setDriverObject(noAttach())
+	n.wait(5 * time.Minute)
+	if s := n.node.UseStateOf(&last); !s.Ready || s.OverBudget != "" {
+		t.Errorf("once the driver asks for none: %+v", s)
 	}
 }

@@ -26,6 +26,14 @@ func (n *Node) tokensFor(v *Volume, u *Use, d *storagev1.CSIDriver,
 		return nil, time.Time{}, budget.Tokens.Errorf("driver %s asks for %d tokens, and can have %d",
 			v.Driver, len(d.Spec.TokenRequests), budget.TokensMax)
 	}
+	if p := v.Publications[u.target()]; p == nil || p.State != Done { // a pod keeps what it has
+		others := n.tokensOfOthers(v, u, env)
+		if others+len(d.Spec.TokenRequests) > budget.DriverTokensMax {
+			return nil, time.Time{}, budget.DriverTokens.Errorf("driver %s asks for %d tokens, and other "+
+				"volumes of the pod have %d: together more than %d", v.Driver, len(d.Spec.TokenRequests),
+				others, budget.DriverTokensMax)
+		}
+	}
 	pod := tokenPod(u, d)
 	wake := u.Tokens.Plan(pod, VolumeKey(v.name()), subjectToken+u.target(),
 		func(string, time.Duration) time.Duration { return 0 }, env.Effects)
@@ -48,6 +56,30 @@ func (n *Node) tokensFor(v *Volume, u *Use, d *storagev1.CSIDriver,
 		return nil, wake, err
 	}
 	return map[string]string{world.CSITokensKey: string(text)}, wake, nil
+}
+
+// tokensOfOthers returns how many tokens the drivers of the other volumes of a pod have, or have
+// asked for. One that an earlier agent has published counts as well.
+func (n *Node) tokensOfOthers(v *Volume, u *Use, env *Env) (count int) {
+	for _, name := range n.Owners[u.UID] {
+		other := n.Volumes[name]
+		if other == v {
+			continue
+		}
+		tokens := 0
+		for _, use := range other.Uses { //ordered: a sum
+			if use.UID == u.UID {
+				tokens += len(use.Tokens.Tokens)
+			}
+		}
+		for _, p := range other.Publications { //ordered: a maximum
+			if d, _ := env.driverObject(other.Driver); d != nil && p.UID == u.UID && p.State != "" {
+				tokens = max(tokens, len(d.Spec.TokenRequests))
+			}
+		}
+		count += tokens
+	}
+	return count
 }
 
 // tokenPod returns a pod with the tokens that a driver asks for, as package token takes them.

@@ -167,6 +167,8 @@ type Use struct {
 	SELinux []v1.SELinuxOptions `json:"selinux,omitempty"`
 	// LabelConflict is why the volume cannot be mounted with the pod's SELinux label; empty: it can.
 	LabelConflict string `json:"labelConflict,omitempty"`
+	// OverBudget is the bound that the volume exceeds, by its name in package budget.
+	OverBudget string `json:"overBudget,omitempty"`
 
 	// HasRun reports whether the pod has containers: they were created after its volumes.
 	HasRun bool `json:"hasRun,omitempty"`
@@ -423,6 +425,9 @@ func (v *Volume) stateOf(u *Use) UseState {
 	p := v.Publications[u.target()]
 	state := UseState{Ready: p != nil && p.isReady(),
 		Problem: u.Attempts.Problem, Failures: u.Attempts.Failures}
+	if !state.Ready {
+		state.OverBudget = u.OverBudget
+	}
 	state.Relabel, state.NodeFull = state.Ready && p.Relabel, !state.Ready && u.NodeFull
 	if !state.Ready && u.LabelConflict != "" {
 		state.Problem, state.Failures = u.LabelConflict, max(1, state.Failures)

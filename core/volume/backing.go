@@ -104,8 +104,9 @@ func (s *Set) IsBackedBy(persistentVolume string) bool {
 // MayHaveDevice reports whether a container of the pod may have the device of a volume of one of
 // the plugins: one of a volume whose backing is not known, or is that.
 func (s *Set) MayHaveDevice(pod *v1.Pod, plugins ...Plugin) bool {
+	uses := claim.UsesOf(pod)
 	return slices.ContainsFunc(pod.Spec.Volumes, func(spec v1.Volume) bool {
-		if claim.Name(pod, &spec) == "" || !claim.UseOf(pod, spec.Name).Device {
+		if claim.Name(pod, &spec) == "" || !uses[spec.Name].Device {
 			return false
 		}
 		v := s.find(spec.Name)
@@ -197,7 +198,7 @@ func (p *Pod) backingOf(spec *v1.Volume) (b Backing, known bool, err error) {
 		b, err = p.inlineBacking(spec)
 		return b, true, err
 	}
-	r, known, err := claim.Resolve(p.Spec, spec, p.Objects)
+	r, known, err := claim.Resolve(p.Spec, spec, p.useOf(spec.Name), p.Objects)
 	if err != nil {
 		return b, known, &setupError{stepProcess, err}
 	}

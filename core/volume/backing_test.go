@@ -244,7 +244,7 @@ func TestVolumeIsUsedLater(t *testing.T) {
 	if !s.Ready(&pod.Spec.Spec) {
 		t.Error("the pod waits for a volume that no container uses")
 	}
-	pod.Spec.Spec.EphemeralContainers, pod.used = containers, nil
+	pod.Spec.Spec.EphemeralContainers, pod.uses = containers, nil
 	s.Recheck()
 	if op, _ := s.NextOperation(pod, t0); op == nil || s.Ready(&pod.Spec.Spec) {
 		t.Errorf("%v, ready %v", op, s.Ready(&pod.Spec.Spec))

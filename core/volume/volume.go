@@ -108,7 +108,9 @@ type Pod struct {
 	FilesBuilt int
 
 	anchors map[string]string // trustAnchorsOf, by the versions of the bundles
-	used    map[string]bool   // the volumes that containers use, once one was asked for
+	// uses are how containers use the volumes, once one was asked for: all are found at once, as a pod
+	// may have many volumes and many mounts.
+	uses map[string]claim.Use
 }
 
 func (p *Pod) setupEnded(spec *v1.Volume, took time.Duration, failed bool) {
@@ -303,11 +305,14 @@ func (p *Pod) sourceVersion(v *Volume, spec *v1.Volume) (version string, known b
 }
 
 // isUsed reports whether a container uses a volume. An ephemeral container may be added that does.
-func (p *Pod) isUsed(volume string) bool {
-	if p.used == nil {
-		p.used = claim.UsedVolumes(p.Spec)
+func (p *Pod) isUsed(volume string) bool { return p.useOf(volume) != claim.Use{} }
+
+// useOf returns how containers use a volume.
+func (p *Pod) useOf(volume string) claim.Use {
+	if p.uses == nil {
+		p.uses = claim.UsesOf(p.Spec)
 	}
-	return p.used[volume]
+	return p.uses[volume]
 }
 
 // checkContent returns an error if the content of a volume, which takes so many bytes, and that of

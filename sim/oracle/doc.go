@@ -74,6 +74,7 @@
 //	take_over.go   what an agent leaves as it is that a kubelet has left: nothing-changes
 //	isolation.go   ordinary pods beside hostile ones, at any time: isolation
 //	strict.go      excuses without a cause: strict
+//	storage_reads.go  how often objects of storage are read: storage-reads
 //	economy.go     writes and calls without a reason: economy
 //	agent_*.go     the agent's own server: health, http-api
 //	progress*.go   what has to be right in the end, also that dead containers are removed: progress

@@ -12,8 +12,9 @@ import (
 
 // isolation fires when an ordinary pod is not run, probed, reported, ended or removed as if it were
 // alone on the node, while hostile pods take as much as they get. What progress requires of every
-// pod in the end, isolation requires of an ordinary pod at any time. After a fault or a restart of
-// the agent the agent has the same time once more, from when the effects end.
+// pod in the end, isolation requires of an ordinary pod at any time, and of a hostile one that it
+// can be deleted, unless a driver hangs. After a fault or a restart of the agent the agent has the
+// same time once more, from when the effects end.
 type isolation struct {
 	problems map[*pod]podProblem
 }
@@ -26,13 +27,17 @@ type podProblem struct {
 
 func (*isolation) describe() Entry {
 	return Entry{"isolation", "Whatever hostile pods do, every other pod that no fault affects is " +
-		"started, probed, reported, ended and removed in time, and the Node's status is written."}
+		"started, probed, reported, ended and removed in time, the Node's status is written, and a " +
+		"hostile pod can be deleted."}
 }
 
 const (
 	// isolationBound is how long something may be wrong with an ordinary pod. It is the time in
 	// which a pod is started without a fault, as with restartBound a container is.
 	isolationBound = restartBound
+	// hostileEndBound is the same for the end of a hostile pod, beside its grace period: its volumes
+	// are unmounted one after the other.
+	hostileEndBound = 3 * time.Minute
 	// nodeStatusBound is how old the heartbeats of the Node's conditions may be: the report
 	// frequency of 5 minutes, which is up to half longer after a change, and a minute.
 	nodeStatusBound = 8*time.Minute + 30*time.Second
@@ -53,7 +58,7 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		affectedAt = now
 	}
 	for _, p := range m.podsInOrder {
-		if p.isHostile() || p.fullName == nil {
+		if p.fullName == nil || p.isHostile() && (p.spec != nil || p.hasHungVolume()) {
 			continue
 		}
 		text := p.isolationProblem(now)
@@ -69,6 +74,8 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		o.problems[p] = problem
 		bound := isolationBound
 		switch {
+		case p.isHostile():
+			bound = hostileEndBound + p.maxGrace
 		case p.spec == nil:
 			bound += p.maxGrace
 		case p.needsEviction():
@@ -92,6 +99,18 @@ func (p *pod) isHostile() bool {
 	}
 	_, name, _ := cutLast(p.fullName.name, "/")
 	return p.model.opts.IsHostile(name)
+}
+
+// hasHungVolume reports whether a volume of the pod is one of a driver that hangs.
+func (p *pod) hasHungVolume() bool {
+	for _, spec := range p.specs {
+		for _, use := range p.model.csiUses(spec) {
+			if slices.Contains(p.model.opts.HungDrivers, use.driver) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isolationProblem returns what is wrong with an ordinary pod; empty if nothing is.

@@ -1,10 +1,12 @@
 package oracle
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"seedlet.dev/sim/truth"
 )
@@ -189,5 +191,59 @@ func TestPodCost(t *testing.T) {
 		{"long names in a status", "", status(mountPathsMax, imagesMax)},
 		{"too long paths in a status", "pod-cost", status(mountPathsMax+1, 0)},
 		{"too long images in a status", "pod-cost", status(0, imagesMax+1)},
+	})
+}
+
+func TestIsolationOfHostileEnds(t *testing.T) {
+	runHostile := func(s *script, driver string) {
+		beginIsolation(s)
+		s.model.opts.HungDrivers = []string{"hung"}
+		greedy := spec("u1", always, "app")
+		greedy.Name = "greedy"
+		greedy.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
+			CSI: &v1.CSIVolumeSource{Driver: driver}}}}
+		s.setDesired(greedy)
+		s.sandbox("u1", 0)
+		s.wait(60)
+		s.PodNoLongerDesired(s.now, "u1")
+	}
+	runCases(t, []testCase{
+		{"a hostile pod is left", "isolation", func(s *script) {
+			runHostile(s, "other")
+			pollEverySecond(s, 240)
+		}},
+		{"a hostile pod takes a while to end", "", func(s *script) {
+			runHostile(s, "other")
+			pollEverySecond(s, 120)
+		}},
+		{"a hostile pod whose driver hangs", "", func(s *script) {
+			runHostile(s, "hung")
+			pollEverySecond(s, 600)
+		}},
+	})
+}
+
+func TestTokensOfDrivers(t *testing.T) {
+	publish := func(requests, volumes int) func(s *script) {
+		return func(s *script) {
+			driver := &storagev1.CSIDriver{}
+			driver.Spec.TokenRequests = make([]storagev1.TokenRequest, requests)
+			s.model.csi.drivers["d"] = driver
+			pod := spec("u1", always, "app")
+			for n := range volumes {
+				pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: fmt.Sprint("v", n),
+					VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{Driver: "d"}}})
+			}
+			s.setDesired(pod)
+			for _, use := range s.model.csiUses(pod) {
+				s.addFact(truth.VolumePublished, truth.Fact{Path: use.path,
+					Volume: &truth.Volume{Driver: "d", Handle: use.handle}})
+			}
+		}
+	}
+	runCases(t, []testCase{
+		{"as many as there may be", "", publish(2, 32)},
+		{"one volume more", "pod-cost", publish(2, 33)},
+		{"none", "", publish(0, 200)},
 	})
 }

@@ -52,6 +52,7 @@ type model struct {
 	given           givenPods         // to this agent
 	removals        containerRemovals // likewise
 	runtime         runtimeReadiness  // as this agent knows it
+	reads           readModel         // of objects of storage
 
 	changedAt time.Time // the latest fact that the agent may have to react to
 

@@ -22,26 +22,30 @@ type tokenIdentity struct {
 }
 
 func (*podCost) describe() Entry {
-	return Entry{"pod-cost", "A pod gets at most 64 different tokens; a container gets variables " +
-		"with which the kernel can start it, and no command of a probe is longer than 32 KiB; the " +
+	return Entry{"pod-cost", "A pod gets at most 64 different tokens, and its CSI drivers as many " +
+		"for all of its volumes; a container gets variables with which the kernel can start it, and " +
+		"no command of a probe is longer than 32 KiB; the " +
 		"status of a pod has at most 64 KiB of mount paths, and as many of images."}
 }
 
 // The bounds of what one pod gets.
 const (
-	tokensOfPodMax = 64
-	variablesMax   = 100_000
-	variableMax    = 128 << 10 // bytes, as the kernel's (execve(2))
-	environmentMax = 2 << 20   // bytes, as the kernel's with the default limit of the stack
-	commandMax     = 32 << 10  // bytes of the command of a probe
-	mountPathsMax  = 64 << 10  // bytes of the paths of all mounts in a status
-	imagesMax      = 64 << 10  // bytes of all images in a status, and of their IDs
+	tokensOfPodMax  = 64
+	driverTokensMax = 64
+	variablesMax    = 100_000
+	variableMax     = 128 << 10 // bytes, as the kernel's (execve(2))
+	environmentMax  = 2 << 20   // bytes, as the kernel's with the default limit of the stack
+	commandMax      = 32 << 10  // bytes of the command of a probe
+	mountPathsMax   = 64 << 10  // bytes of the paths of all mounts in a status
+	imagesMax       = 64 << 10  // bytes of all images in a status, and of their IDs
 )
 
 func (o *podCost) checkFact(m *model, f *truth.Fact) *finding {
 	switch f.Kind {
 	case truth.TokenIssued:
 		return o.checkToken(f)
+	case truth.VolumePublished:
+		return checkDriverTokens(m, f)
 	case truth.ContainerCreated:
 		return o.checkVariables(f)
 	case truth.HandlerRequested:
@@ -65,6 +69,31 @@ func checkCommand(m *model, f *truth.Fact) *finding {
 	}
 	return findingf("a probe of container %s of %s has a command of %d bytes, one may have %d",
 		f.Container, f.PodName, len(f.Request)-len("exec "), commandMax)
+}
+
+// checkDriverTokens checks for how many tokens the drivers of a pod's published volumes ask.
+func checkDriverTokens(m *model, f *truth.Fact) *finding {
+	count := func(driver string) int {
+		d := m.csi.drivers[driver]
+		if d == nil {
+			return 0
+		}
+		return len(d.Spec.TokenRequests)
+	}
+	p, tokens := m.podOfTarget(f.Path), count(f.Volume.Driver)
+	if p == nil || tokens == 0 {
+		return nil
+	}
+	for at, is := range m.csi.published { //ordered: a sum
+		if at != f.Path && m.podOfTarget(at) == p {
+			tokens += count(is.driver)
+		}
+	}
+	if tokens > driverTokensMax {
+		return findingf("the drivers of the volumes of pod %s ask for %d tokens, one pod may have %d", p,
+			tokens, driverTokensMax)
+	}
+	return nil
 }
 
 // checkStatusCost checks what the statuses of all containers have together.

@@ -101,6 +101,8 @@ type Options struct {
 	// writable layers are on it. LayersPath is their directory, if they have one of their own.
 	ImagesApart, LayersApart bool
 	LayersPath               string
+	// HungDrivers are the CSI drivers that answer no call for a volume before the faults heal.
+	HungDrivers []string
 	// LastFault returns when, at a time, a fault of any kind last applied; zero: none has. Nil: no
 	// fault ever applies.
 	LastFault func(now time.Time) time.Time
@@ -200,7 +202,8 @@ func oracles() []oracle {
 		&volumeDevices{}, &deviceSizes{}, &disks{}, &csiExpand{}, &csiLimit{},
 		&ephemeralContainers{}, &httpAPI{},
 		&nothingChanges{},
-		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &economy{}, &strict{}, &progress{},
+		&isolation{}, &setAside{}, &runtimeReady{}, &podCost{}, &storageReads{}, &economy{}, &strict{},
+		&progress{},
 	}
 }
 

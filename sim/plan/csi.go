@@ -79,7 +79,10 @@ const CinderDriver = "cinder.csi.openstack.org"
 type CSIRange struct {
 	Drivers Count `json:"drivers,omitempty"`
 	Cinder  bool  `json:"cinder,omitempty"` // CinderDriver is there as well, if others are
-	Late    Share `json:"late,omitempty"`   // of drivers that are not there before the agent
+	// Hung drivers are there from the start besides the others. They answer no call for a volume
+	// before the faults heal, and are called hung-N.test.
+	Hung Count `json:"hung,omitempty"`
+	Late Share `json:"late,omitempty"` // of drivers that are not there before the agent
 
 	NoStage     Share `json:"noStage,omitempty"` // as in CSIDriver, of drivers
 	MultiWriter Share `json:"multiWriter,omitempty"`
@@ -141,6 +144,7 @@ func (g *generator) addCSIDrivers() {
 		}
 		g.startDriver(d, at, c, r)
 	}
+	g.addHungDrivers(c)
 	r = g.stream("csi restarts")
 	var times []Duration
 	for range g.occurrences("csi restarts", c.Restarts, c.Always) {
@@ -151,6 +155,19 @@ func (g *generator) addCSIDrivers() {
 		if len(drivers) > 0 {
 			g.restartDriver(drivers[r.IntN(len(drivers))], at, c, r)
 		}
+	}
+}
+
+// addHungDrivers generates the drivers that do not answer.
+func (g *generator) addHungDrivers(c *CSIRange) {
+	if c.Hung.Most == 0 {
+		return
+	}
+	r := g.stream("csi hung drivers")
+	for i := range c.Hung.draw(r) {
+		d := &csiDriverPlan{name: fmt.Sprintf("hung-%d.test", i), is: CSIDriver{Hangs: -1,
+			NoStage: c.NoStage.drawBool(r)}}
+		g.startDriver(d, 0, &CSIRange{}, r)
 	}
 }
 

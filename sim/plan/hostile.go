@@ -44,7 +44,8 @@ type Hostile struct {
 	// ProbeCommand is the KiB of the command of a readiness probe.
 	ProbeCommand int `json:"probeCommand,omitempty"`
 	// Images are copies of the first container, each of an image of its own that it always pulls.
-	Images int `json:"images,omitempty"`
+	Images  int             `json:"images,omitempty"`
+	Storage *HostileStorage `json:"storage,omitempty"`
 }
 
 // HostileRange is how a pod may be hostile. Each of the amounts is zero in half of the pods.
@@ -67,6 +68,10 @@ type HostileRange struct {
 
 	ProbeCommand Count `json:"probeCommand,omitempty"`
 	Images       Count `json:"images,omitempty"`
+
+	Storage *HostileStorageRange `json:"storage,omitempty"`
+	// Stays is after what time the pod is deleted; absent: it is as others are.
+	Stays *Span `json:"stays,omitempty"`
 }
 
 // hostile generates how a pod is hostile; nil if its group is not. Each pod has its own stream.
@@ -88,7 +93,18 @@ func (g *generator) hostile(pod string, h *HostileRange) *Hostile {
 		TakenOver: h.TakenOver, PullSecrets: amount(h.PullSecrets), Registries: amount(h.Registries),
 		LongNames: amount(h.LongNames), LongImage: amount(h.LongImage),
 		StatusRoom: amount(h.StatusRoom), ProbeCommand: amount(h.ProbeCommand),
-		Images: amount(h.Images)}
+		Images: amount(h.Images), Storage: h.Storage.storage(amount, r)}
+}
+
+// addHostileDeletion adds the deletion of a hostile pod that was created at a time, and reports
+// whether its group says when that is.
+func (g *generator) addHostileDeletion(pod *Pod, group *PodGroup, at Duration) bool {
+	if group.Hostile == nil || group.Hostile.Stays == nil {
+		return false
+	}
+	at += Duration(group.Hostile.Stays.draw(g.stream("stay of " + pod.Name)))
+	g.addAct(min(at, g.plan.Spec.Duration), Act{Verb: VerbDelete, Pod: pod.Name})
+	return true
 }
 
 // addPullSecrets adds the Secrets with the credentials of hostile pods, and their creation. It
@@ -174,6 +190,7 @@ func (h *Hostile) addTo(pod *v1.Pod) {
 			TargetPortal: "iscsi.test", IQN: "iqn.2026-01.test:disk"}})
 	}
 	h.addLongNames(pod)
+	h.Storage.addTo(pod)
 	if h.ProbeCommand > 0 {
 		first.ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{
 			Command: []string{"long", strings.Repeat("c", h.ProbeCommand<<10)}}}}
@@ -248,5 +265,5 @@ func (h *Hostile) validate(api bool) error {
 	case cmp.Or(h.EnvFrom, h.Files) > 0 && h.Object == "":
 		return errors.New("hostile.object: want the name of a ConfigMap, have none")
 	}
-	return nil
+	return h.Storage.validate()
 }

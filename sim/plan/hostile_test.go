@@ -24,7 +24,9 @@ spec:
     api: true
     hostile: {tokens: 100..200, references: 300, doublings: 5, envFrom: 3, files: 2,
       object: bulk, containers: 7, grace: 9s, pullSecrets: 3, registries: 9, longNames: 2,
-      longImage: 1, statusRoom: 5000, probeCommand: 3}
+      longImage: 1, statusRoom: 5000, probeCommand: 3, stays: 5s..9s,
+      storage: {claims: 4, ephemeral: 5, classes: [a, b], inline: 6, drivers: [c, d], attributes: 3,
+        secrets: 4, object: login, certificates: 2, signer: sign.test/a}}
     manifest:
       apiVersion: v1
       kind: Pod
@@ -86,14 +88,53 @@ func TestHostile(t *testing.T) {
 				t.Errorf("the pull secret of pod %d is %+v: %v", i, o.Secret, err)
 			}
 		}
+		checkHostileVolumes(t, pod, h.Storage)
 		seen[h.Tokens > 0]++
 		last := pod.Spec.Containers[len(pod.Spec.Containers)-1].Name
 		if b := entry.BehaviourOf(last); b == nil || !b.IgnoresTerm {
 			t.Errorf("container %s behaves as %+v", last, b)
 		}
 	}
+	deleted := 0
+	for _, h := range again.Spec.Happenings {
+		if h.Act != nil && h.Act.Verb == VerbDelete {
+			deleted++
+		}
+	}
+	if deleted != len(again.Spec.Pods) {
+		t.Errorf("%d of %d pods are deleted", deleted, len(again.Spec.Pods))
+	}
 	if seen[true] == 0 || seen[false] == 0 {
 		t.Errorf("pods with and without tokens: %v", seen)
+	}
+}
+
+// checkHostileVolumes checks that a pod has the volumes of an entry.
+func checkHostileVolumes(t *testing.T, pod *v1.Pod, s *HostileStorage) {
+	got, attributes := HostileStorage{}, 0
+	for i := range pod.Spec.Volumes {
+		switch v := &pod.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			got.Claims++
+		case v.Ephemeral != nil:
+			got.Ephemeral++
+		case v.CSI != nil:
+			got.Inline++
+			attributes += len(v.CSI.VolumeAttributes["long"])
+			if v.CSI.NodePublishSecretRef != nil {
+				got.Secrets++
+			}
+		case v.Name == "certificates":
+			got.Certificates = len(v.Projected.Sources)
+		}
+	}
+	want := HostileStorage{Claims: s.Claims, Ephemeral: s.Ephemeral, Inline: s.Inline,
+		Secrets: min(s.Secrets, s.Inline), Certificates: s.Certificates}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the pod has %+v, its entry says %+v", got, want)
+	}
+	if s.Inline > 0 && attributes != s.Attributes<<10/s.Inline*s.Inline {
+		t.Errorf("attributes of %d bytes, the entry says %d KiB", attributes, s.Attributes)
 	}
 }
 
@@ -104,6 +145,11 @@ func TestHostileBounds(t *testing.T) {
 		{"statusRoom: 5000>statusRoom: 100", "at least 2048 bytes"},
 		{"longNames: 2>longNames: 2000", "at most 1024 KiB"},
 		{"probeCommand: 3>probeCommand: 2000", "at most 1024 KiB"},
+		{"claims: 4>claims: 2000", "want 0 to 1024 of anything"},
+		{"classes: [a, b], >", "want the class of claims"},
+		{"drivers: [c, d], >", "want the driver of inline volumes"},
+		{"object: login, >", "want the name of a Secret"},
+		{", signer: sign.test/a>", "want the signer"},
 		{"object: bulk, >", "want the name of a ConfigMap"},
 		{"api: true\n    hostile>api: false\n    hostile", "this one is static"},
 	} {

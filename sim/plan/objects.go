@@ -20,7 +20,7 @@ import (
 type Object struct {
 	Name     string         `json:"name"` // by which acts refer to it
 	Manifest map[string]any `json:"object"`
-	Keys     int            `json:"keys,omitempty"` // added to the data of a ConfigMap
+	Keys     int            `json:"keys,omitempty"` // added to the data of a ConfigMap or Secret
 	// Registries is for how many registries a Secret has credentials.
 	Registries int `json:"registries,omitempty"`
 }
@@ -74,14 +74,7 @@ func (o *Object) Decode() (world.Object, error) {
 	if err != nil {
 		return object, err
 	}
-	if object.ConfigMap != nil && o.Keys > 0 {
-		if object.ConfigMap.Data == nil {
-			object.ConfigMap.Data = map[string]string{}
-		}
-		for n := range o.Keys {
-			object.ConfigMap.Data[fmt.Sprint("k", n)] = "1"
-		}
-	}
+	o.addKeys(&object)
 	if s := object.Secret; s != nil && s.Type == v1.SecretTypeDockerConfigJson && s.Data == nil {
 		s.Data = map[string][]byte{v1.DockerConfigJsonKey: dockerConfig(o.Registries)}
 	}
@@ -90,6 +83,24 @@ func (o *Object) Decode() (world.Object, error) {
 		meta.SetNamespace(metav1.NamespaceDefault)
 	}
 	return object, nil
+}
+
+// addKeys adds the keys to the data of an object.
+func (o *Object) addKeys(object *world.Object) {
+	if c := object.ConfigMap; c != nil && o.Keys > 0 && c.Data == nil {
+		c.Data = map[string]string{}
+	}
+	if s := object.Secret; s != nil && o.Keys > 0 && s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	for n := range o.Keys {
+		if c := object.ConfigMap; c != nil {
+			c.Data[fmt.Sprint("k", n)] = "1"
+		}
+		if s := object.Secret; s != nil {
+			s.Data[fmt.Sprint("k", n)] = []byte("1")
+		}
+	}
 }
 
 // trustAnchorsPatch returns a patch that gives a ClusterTrustBundle other anchors: one of its own

@@ -119,7 +119,9 @@ func (g *generator) addPod(pod Pod, group *PodGroup, r *rand.Rand) {
 		if pod.Hostile != nil && pod.Hostile.TakenOver {
 			g.addAct(at, Act{Verb: VerbPatch, Pod: pod.Name, Status: true, Patch: takenOverStatus()})
 		}
-		g.untouchedPods = append(g.untouchedPods, pod)
+		if !g.addHostileDeletion(&pod, group, at) {
+			g.untouchedPods = append(g.untouchedPods, pod)
+		}
 		return
 	}
 	file := manifestFile{group.URL, pod.Name + ".yaml", pod}

@@ -16,6 +16,7 @@ type operation struct {
 	group  string // see groupOf
 	hung   bool   // it has a slot, and its deadline has passed
 	index  int    // in its deadlines; -1: in none
+	number int    // in the order in which operations of its lane began to wait
 }
 
 // deadlines are operations by their deadline, and by their number if that is the same.

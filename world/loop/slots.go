@@ -203,18 +203,65 @@ func (s *slots) withdraw(op *operation) {
 // operation never overtakes another one of its tenant, unless they call different drivers.
 type turns struct {
 	order    []string // the tenants that wait, the next one first
-	byTenant map[string][]*operation
+	byTenant map[string]*tenantQueue
+	pushed   int // operations, ever
+}
+
+// tenantQueue are the operations of one tenant that wait. Those that may overtake each other are in
+// lines of their own: in LaneCSI the calls of each driver. So a turn looks at the first of each
+// line, however many calls wait for a driver that has no slot.
+type tenantQueue struct{ lines []line }
+
+// line is a queue of operations, and never empty.
+type line struct {
+	key        string
+	operations []*operation
+}
+
+// lineOf returns the key of the line of an operation. In the lanes other than LaneCSI all
+// operations of a tenant are of one namespace.
+func lineOf(op *operation) string {
+	if op.lane == LaneCSI {
+		return op.group
+	}
+	return ""
+}
+
+// find returns the position of the line of an operation; -1 if there is none.
+func (q *tenantQueue) find(op *operation) int {
+	key := lineOf(op)
+	return slices.IndexFunc(q.lines, func(l line) bool { return l.key == key })
+}
+
+// oldest returns the oldest operation of a tenant whose group has a slot; nil if there is none.
+func (q *tenantQueue) oldest(s *slots) (oldest *operation) {
+	for i := range q.lines {
+		first := q.lines[i].operations[0]
+		if s.hasGroupSlot(first.group) && (oldest == nil || first.number < oldest.number) {
+			oldest = first
+		}
+	}
+	return oldest
 }
 
 func (t *turns) push(op *operation) {
 	if t.byTenant == nil {
-		t.byTenant = map[string][]*operation{}
+		t.byTenant = map[string]*tenantQueue{}
 	}
+	t.pushed++
+	op.number = t.pushed
 	tenant := op.effect.Tenant
-	if len(t.byTenant[tenant]) == 0 {
+	q := t.byTenant[tenant]
+	if q == nil {
+		q = &tenantQueue{}
+		t.byTenant[tenant] = q
 		t.order = append(t.order, tenant)
 	}
-	t.byTenant[tenant] = append(t.byTenant[tenant], op)
+	if at := q.find(op); at >= 0 {
+		q.lines[at].operations = append(q.lines[at].operations, op)
+		return
+	}
+	q.lines = append(q.lines, line{lineOf(op), []*operation{op}})
 }
 
 // pop returns the oldest operation that may start of the first tenant that has one; nil if none
@@ -224,15 +271,10 @@ func (t *turns) pop(s *slots) *operation {
 		if !s.hasSlot(tenant) {
 			continue
 		}
-		for _, op := range t.byTenant[tenant] {
-			if s.hasGroupSlot(op.group) {
-				t.order = append(slices.Delete(t.order, i, i+1), tenant)
-				t.remove(op)
-				return op
-			}
-			if op.lane != LaneCSI {
-				break // all are of one namespace
-			}
+		if op := t.byTenant[tenant].oldest(s); op != nil {
+			t.order = append(slices.Delete(t.order, i, i+1), tenant)
+			t.remove(op)
+			return op
 		}
 	}
 	return nil
@@ -241,19 +283,23 @@ func (t *turns) pop(s *slots) *operation {
 // remove removes an operation.
 func (t *turns) remove(op *operation) {
 	tenant := op.effect.Tenant
-	queue := t.byTenant[tenant]
-	i := slices.Index(queue, op)
-	if i == 0 {
-		queue[0] = nil // the array stays with the rest of the queue
-		queue = queue[1:]
+	q := t.byTenant[tenant]
+	at := q.find(op)
+	waiting := q.lines[at].operations
+	if i := slices.Index(waiting, op); i == 0 {
+		waiting[0] = nil // the array stays with the rest of the line
+		waiting = waiting[1:]
 	} else {
-		queue = slices.Delete(queue, i, i+1)
+		waiting = slices.Delete(waiting, i, i+1)
 	}
-	if t.byTenant[tenant] = queue; len(queue) > 0 {
+	if q.lines[at].operations = waiting; len(waiting) > 0 {
+		return
+	}
+	if q.lines = slices.Delete(q.lines, at, at+1); len(q.lines) > 0 {
 		return
 	}
 	delete(t.byTenant, tenant)
-	at := slices.Index(t.order, tenant)
+	at = slices.Index(t.order, tenant)
 	t.order = slices.Delete(t.order, at, at+1)
 }
 

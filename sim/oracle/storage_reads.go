@@ -1,0 +1,103 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
+)
+
+// storageReads fires when the agent reads a claim, a persistent volume or an attachment too often.
+// It may read one that a pod waits for with a back-off, and one that a pod has once in a while. The
+// author of a pod decides how many of them there are, and none may take the rate of requests from
+// the others.
+type storageReads struct{}
+
+func (*storageReads) describe() Entry {
+	return Entry{"storage-reads", "Claims, persistent volumes and attachments that pods wait for " +
+		"are read with a back-off, the others once a minute."}
+}
+
+// readModel is which objects of storage the agent has read.
+type readModel struct {
+	reads   map[string][]time.Time // of the last readWindow, by key
+	changed map[string][]time.Time // by key: when the object was created, deleted, bound or attached
+}
+
+const (
+	readWindow = time.Minute
+	// readsMax is how often an object is read within readWindow by an agent that begins to wait for
+	// it: a quarter of a second after the first time, and each time after twice as long, up to 30 s.
+	readsMax = 10
+)
+
+// checkFact notes what lets the agent begin to wait once more.
+func (*storageReads) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Write == nil || f.Write.Incarnation != 0 || !isStorageResource(f.Write.Resource) {
+		return nil
+	}
+	w := f.Write
+	if storageState(&w.Before) != storageState(&w.After) {
+		r := &m.reads
+		if r.changed == nil {
+			r.changed = map[string][]time.Time{}
+		}
+		key := objectKey(w.Resource, w.Namespace, w.Name)
+		r.changed[key] = append(inWindow(r.changed[key], f.Time), f.Time)
+	}
+	return nil
+}
+
+func isStorageResource(r world.Resource) bool {
+	return r == world.ResourceClaims || r == world.ResourceVolumes || r == world.ResourceAttachments
+}
+
+// storageState returns what a pod waits for in an object of storage: that it exists, that a claim
+// is bound, that a volume has a claim, and that an attachment is attached.
+func storageState(o *world.Object) string {
+	switch {
+	case o.Claim != nil:
+		return string(o.Claim.UID) + " " + string(o.Claim.Status.Phase)
+	case o.Volume != nil && o.Volume.Spec.ClaimRef != nil:
+		return string(o.Volume.UID) + " " + string(o.Volume.Spec.ClaimRef.UID)
+	case o.Volume != nil:
+		return string(o.Volume.UID)
+	case o.Attachment != nil && o.Attachment.Status.Attached:
+		return string(o.Attachment.UID) + " attached"
+	case o.Attachment != nil:
+		return string(o.Attachment.UID)
+	}
+	return ""
+}
+
+// storageAsked judges a request as the agent makes it.
+func (s *Set) storageAsked(now time.Time, request any) {
+	get, isGet := request.(*world.GetObject)
+	if !isGet || !isStorageResource(get.Resource) {
+		return
+	}
+	r := &s.model.reads
+	key := objectKey(get.Resource, get.Namespace, get.Name)
+	if r.reads == nil {
+		r.reads = map[string][]time.Time{}
+	}
+	reads := slices.DeleteFunc(inWindow(r.reads[key], now), func(at time.Time) bool {
+		return at.Before(s.model.agentStartedAt) // by an earlier agent
+	})
+	reads = append(reads, now)
+	r.reads[key] = reads
+	if most := readsMax * (1 + len(inWindow(r.changed[key], now))); len(reads) > most {
+		s.report(&storageReads{}, findingf("%s %s was read %d times within %v", get.Resource, get.Name,
+			len(reads), now.Sub(reads[0]).Round(time.Millisecond)), now)
+	}
+}
+
+// inWindow returns those of some times, oldest first, that are within readWindow before another.
+func inWindow(times []time.Time, now time.Time) []time.Time {
+	first := slices.IndexFunc(times, func(at time.Time) bool { return now.Sub(at) <= readWindow })
+	if first < 0 {
+		return nil
+	}
+	return times[first:]
+}
