@@ -427,8 +427,8 @@ type MeasureFiles struct {
 	Paths []string `json:"paths"`
 }
 
-// FilesMeasured is the completion of MeasureFiles: the sizes in bytes, in the order of the paths. It
-// is NotMeasured for what does not exist, cannot be looked at or is no regular file.
+// FilesMeasured is the completion of MeasureFiles: the sizes in bytes, in the order of the paths.
+// One is NotMeasured for what does not exist, cannot be looked at or is no regular file.
 type FilesMeasured struct {
 	Sizes []int64 `json:"sizes"`
 }

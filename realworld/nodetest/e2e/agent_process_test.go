@@ -75,9 +75,9 @@ var seedletBinary = sync.OnceValues(func() (string, error) {
 })
 
 // TestUnusedMethodsAreNotLinked demands that the linker leaves out methods that nothing calls. It
-// keeps all of them if anything in the program looks up methods by name, as text/template does: then
-// the agent takes a third more disk and memory. What does is named in the lines with ReflectMethod of
-// "go build -tags grpcnotrace -ldflags=-dumpdep ./cmd/seedlet".
+// keeps all of them if anything in the program looks up methods by name, as text/template does:
+// then the agent takes a third more disk and memory. What does is named in the lines with
+// ReflectMethod of "go build -tags grpcnotrace -ldflags=-dumpdep ./cmd/seedlet".
 func TestUnusedMethodsAreNotLinked(t *testing.T) {
 	t.Parallel()
 	path, err := seedletBinary()
