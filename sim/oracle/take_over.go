@@ -277,7 +277,8 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 			return f.Path + " was removed"
 		}
 	case truth.PathWritten:
-		if o.files[f.Path] && f.Cause == "" && o.isWritten(m, t, m.pods[t.uid], f.Path) {
+		if o.files[f.Path] && f.Cause == "" && o.isWritten(m, t, m.pods[t.uid], f.Path) &&
+			!m.isWrittenUnread(f) {
 			return f.Path + " was written"
 		}
 		return o.describeVolume(m, t, f)
@@ -299,7 +300,7 @@ func changesPod(m *model, t *takenPod, f *truth.Fact) bool {
 	case truth.ContainerLost, truth.StopRequested: // a stop that had a reason
 		return true
 	case truth.HandlerEnded:
-		return f.Reply.Class() != truth.ReplySuccess
+		return f.Reply.Class() != truth.ReplySuccess && !m.isOfPostStart(f)
 	}
 	return false
 }

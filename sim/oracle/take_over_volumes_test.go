@@ -79,6 +79,15 @@ func TestNothingChangesOfVolumes(t *testing.T) {
 		"staged data written": {always, true, func(s *script) {
 			s.changePath(truth.PathWritten, path.Dir(takenStaging)+"/vol_data.json", "")
 		}},
+		"staged data written as it was": {always, true, func(s *script) {
+			s.changePath(truth.WroteNothing, path.Dir(takenStaging)+"/vol_data.json", "")
+			s.changePath(truth.PathWritten, path.Dir(takenStaging)+"/vol_data.json", "")
+		}},
+		"staged data written as it was, unread": {always, false, func(s *script) {
+			s.faultBetween(0, 60)
+			s.changePath(truth.WroteNothing, path.Dir(takenStaging)+"/vol_data.json", "")
+			s.changePath(truth.PathWritten, path.Dir(takenStaging)+"/vol_data.json", "")
+		}},
 		"published data removed": {always, true, func(s *script) {
 			s.changePath(truth.PathRemoved, path.Dir(takenTarget)+"/vol_data.json", "")
 		}},
