@@ -3284,6 +3284,13 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
+		name:     "a take-over: the records of a kubelet's pulls are those of nothing",
+		file:     "core/pullrecord/files.go",
+		old:      "DirName    = \"image_manager\"",
+		new:      "DirName    = \"images\"",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
 		name:     "a take-over: a limit that a kubelet has reported is dropped",
 		file:     "core/podstatus/resources.go",
 		old:      "stored.Phase == v1.PodRunning && stored.Resources != nil {\n\t\thas",
