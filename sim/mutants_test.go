@@ -3304,6 +3304,23 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-300",
 	},
 	{
+		name: "a take-over: a hook that ended with the kubelet has failed",
+		file: "core/pod/record.go",
+		old:  "c.PostStart.Done, c.PostStart.Skip = record.PostStarted, c.FromOtherAgent\n",
+		new: "c.PostStart.Done, c.PostStart.Skip = record.PostStarted, c.FromOtherAgent\n" +
+			"if c.FromOtherAgent && hasPostStart(container) && !record.PostStarted &&" +
+			" indexOfRecord(p.Reported.Containers, c.ID) < 0 {" +
+			" c.PostStart.Skip, c.PostStart.Failure = false, \"it was interrupted\" }\n",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
+		name:     "a take-over: the records of a kubelet's pulls are those of nothing",
+		file:     "core/pullrecord/files.go",
+		old:      "DirName    = \"image_manager\"",
+		new:      "DirName    = \"images\"",
+		scenario: "take-over", seeds: "1-100",
+	},
+	{
 		name:     "a take-over: a limit that a kubelet has reported is dropped",
 		file:     "core/podstatus/resources.go",
 		old:      "stored.Phase == v1.PodRunning && stored.Resources != nil {\n\t\thas",

@@ -34,10 +34,14 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 	for _, p := range ports {
 		p.Connect(k.Deliver)
 	}
+	act := func(before plan.Duration, a plan.Act) {
+		r.agenda.At(plan.Start.Add(-time.Duration(before)), func() { r.performAct(&a) })
+	}
 	for _, d := range t.Deletions {
-		r.agenda.At(plan.Start.Add(-time.Duration(d.Before)), func() {
-			r.performAct(&plan.Act{Verb: plan.VerbDelete, Pod: d.Pod})
-		})
+		act(d.Before, plan.Act{Verb: plan.VerbDelete, Pod: d.Pod})
+	}
+	for _, d := range t.Debugs {
+		act(d.Before, plan.Act{Verb: plan.VerbDebug, Pod: d.Pod, Container: "debug"})
 	}
 	r.oracles.KubeletStarted()
 	r.agenda.After(0, k.Run)
@@ -70,6 +74,9 @@ func (r *run) checkBack(isSettled bool) {
 		VolumeOf: func(p *v1.Pod, v *v1.Volume) *v1.PersistentVolume {
 			pv, _ := r.volumeOf(p, v)
 			return pv
+		},
+		Secret: func(namespace, name string) *v1.Secret {
+			return r.server.Object(world.ResourceSecrets, namespace, name).Secret
 		}}
 	left.Sandboxes, left.Containers = r.runtime.Statuses()
 	for _, o := range r.server.Objects(world.ResourcePods) {
@@ -114,7 +121,7 @@ func (r *run) kubeletNode() kubelet.Node {
 	n := kubelet.Node{
 		Name: plan.NodeName, IP: plan.NodeIP, RootDir: plan.RootDir, LogsDir: config.PodLogsDir,
 		LinksDir: corelogs.LinksDirDefault, CPUs: node.CPUCount(), MemoryBytes: node.MemoryBytes(),
-		Systemd: node.SystemdCgroups,
+		Systemd: node.SystemdCgroups, StaticManagers: r.plan.TakeOver.StaticManagers,
 		PidsMax: max(0, *config.PodPidsLimit), Search: []string{"lab.test", "old.test"},
 		Servers: []string{"192.168.7.2", "192.168.7.3"}, Extra: []string{"timeout:2", "ndots:2"},
 	}

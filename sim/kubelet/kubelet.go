@@ -23,6 +23,7 @@ type Node struct {
 	PidsMax                int64    // of a pod
 	PageSizes              []int64  // of huge pages
 	Systemd                bool     // makes the cgroups
+	StaticManagers         bool     // state files of other policies are left; see plan.TakeOver
 	Search, Servers, Extra []string // of the resolv.conf of pods: domains, servers, options
 }
 
@@ -45,6 +46,7 @@ type Kubelet struct {
 	lastOp  world.OpID
 	waiting map[world.OpID]call
 	images  map[string]string // the IDs of images, by reference
+	pulls   map[string]*image // by reference
 	shared  map[string]*sharedVolume
 	drivers map[string]*driver // that have registered, by name
 	asked   map[string]bool    // drivers that are asked what they can do
@@ -63,7 +65,7 @@ type call struct {
 // New returns a kubelet that has done nothing yet.
 func New(opts Options) *Kubelet {
 	return &Kubelet{opts: opts, pods: map[string]*pod{}, waiting: map[world.OpID]call{},
-		images: map[string]string{}, shared: map[string]*sharedVolume{},
+		images: map[string]string{}, pulls: map[string]*image{}, shared: map[string]*sharedVolume{},
 		drivers: map[string]*driver{}, asked: map[string]bool{}, nodeIDs: map[string]string{}}
 }
 

@@ -157,14 +157,30 @@ func (k *Kubelet) writeCheckpoints() {
 		k.opts.Disk.Write(path.Join(k.opts.RootDir, name),
 			[]byte(encode(checkpoint{data, checksum(data)})))
 	}
-	for name, text := range idleManagers { //ordered: each file by itself
+	for name, text := range k.opts.managers() { //ordered: each file by itself
 		k.opts.Disk.Write(path.Join(k.opts.RootDir, name), []byte(text))
 	}
 	k.opts.Disk.Sync()
 }
 
-// idleManagers are the state files of managers with the policy none, as a kubelet 1.36 leaves them.
-var idleManagers = map[string]string{
-	"cpu_manager_state":    `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`,
-	"memory_manager_state": `{"policyName":"None","machineState":{},"checksum":4236770233}`,
+// managers returns the state files of managers as a kubelet 1.36.3 leaves them: with the policy
+// none, or with static policies and what they have assigned, and that of the device manager. A
+// kubelet does not start with those of another policy; an agent without managers leaves them alone.
+func (n *Node) managers() map[string]string {
+	if n.StaticManagers {
+		return map[string]string{
+			"cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0,2-15",` +
+				`"entries":{"web.uid":{"web":"1"}},"checksum":808036222}`,
+			"memory_manager_state": `{"policyName":"Static","machineState":{"0":{` +
+				`"numberOfAssignments":1,"memoryMap":{"memory":{"total":2048,"systemReserved":512,` +
+				`"allocatable":1536,"reserved":512,"free":1024}},"cells":[0]}},"entries":{"web.uid":{` +
+				`"web":[{"numaAffinity":[0],"type":"memory","size":512}]}},"checksum":535294629}`,
+			"device-plugins/kubelet_internal_checkpoint": `{"Data":{"PodDeviceEntries":null,` +
+				`"RegisteredDevices":{}},"Checksum":3467439661}`,
+		}
+	}
+	return map[string]string{
+		"cpu_manager_state":    `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`,
+		"memory_manager_state": `{"policyName":"None","machineState":{},"checksum":4236770233}`,
+	}
 }

@@ -184,10 +184,26 @@ func (k *Kubelet) prepareStep(p *pod, s *state) *step {
 		&runtimeapi.RunPodSandboxRequest{Config: k.sandboxConfig(p, attempt)}}
 }
 
+// ephemeral returns an ephemeral container, which runs once, and beside all others.
+func ephemeral(spec *v1.PodSpec, i int) *v1.Container {
+	return (*v1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon)
+}
+
+func isEphemeral(spec *v1.PodSpec, name string) bool {
+	return slices.ContainsFunc(spec.EphemeralContainers, func(c v1.EphemeralContainer) bool {
+		return c.Name == name
+	})
+}
+
 // containersStep starts what is to run next: init containers one by one, then all others. A sidecar
 // has to have started before the next one.
 func (k *Kubelet) containersStep(p *pod, s *state) *step {
 	spec := &p.object.Spec
+	for i := range spec.EphemeralContainers {
+		if w := k.runStep(p, s, ephemeral(spec, i)); w != nil {
+			return w
+		}
+	}
 	initialized := false
 	for i := range spec.Containers {
 		c, _ := s.newest(spec.Containers[i].Name)
@@ -221,6 +237,8 @@ func isSidecar(c *v1.Container) bool {
 // restarts reports whether a container runs again after an exit.
 func restarts(spec *v1.PodSpec, c *v1.Container, exitCode int32) bool {
 	switch {
+	case isEphemeral(spec, c.Name):
+		return false
 	case isSidecar(c) || spec.RestartPolicy == v1.RestartPolicyAlways && !isInit(spec, c):
 		return true
 	case spec.RestartPolicy == v1.RestartPolicyNever:
@@ -264,10 +282,8 @@ func (k *Kubelet) runStep(p *pod, s *state, c *v1.Container) *step {
 	case now != nil:
 		attempt = now.Attempt + 1
 	}
-	image := k.images[c.Image]
-	if image == "" {
-		return &step{"image " + c.Image, world.PortCRI,
-			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: c.Image}}}
+	if w := k.imageStep(p, c.Image); w != nil {
+		return w
 	}
 	run := c.Name + "/" + strconv.Itoa(int(attempt))
 	if p.messages[run] == "" {
@@ -282,7 +298,7 @@ func (k *Kubelet) runStep(p *pod, s *state, c *v1.Container) *step {
 	sandbox := k.sandboxConfig(p, s.sandbox.Attempt)
 	return &step{"create " + run, world.PortCRI, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: s.sandbox.ID, SandboxConfig: sandbox,
-		Config: k.containerConfig(p, c, attempt, image)}}
+		Config: k.containerConfig(p, c, attempt, k.images[c.Image])}}
 }
 
 // removeStep removes a run with its log.
@@ -313,7 +329,7 @@ func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 		p.hookEnded[rest] = now
 		return
 	}
-	if ev.Err != nil {
+	if k.completePull(p, kind, rest, ev); ev.Err != nil {
 		return
 	}
 	p.done[key] = true

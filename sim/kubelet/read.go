@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -26,6 +27,7 @@ type Left struct {
 	IsMounted  func(path string) bool
 	// VolumeOf returns the PersistentVolume of a volume of a pod; nil if it has none.
 	VolumeOf func(p *v1.Pod, v *v1.Volume) *v1.PersistentVolume
+	Secret   func(namespace, name string) *v1.Secret // nil: there is none
 	// IsSettled is set if the agent had nothing left to do. Otherwise a kubelet may have a reason to
 	// act, and only the formats are judged.
 	IsSettled bool
@@ -44,7 +46,7 @@ func Read(l *Left) []string {
 		if problem := l.containerProblem(c); problem != "" {
 			add("%s: %s", of, problem)
 		} else if p := pods[uid]; p != nil && l.IsSettled && p.DeletionTimestamp == nil {
-			if problem := specProblem(p, c); problem != "" {
+			if problem := cmp.Or(specProblem(p, c), l.imageProblem(p, c)); problem != "" {
 				add("%s: %s", of, problem)
 			}
 		}
@@ -60,10 +62,11 @@ func Read(l *Left) []string {
 			add("%s: %s", name, problem)
 		}
 	}
-	problems = append(problems, l.idleManagerProblems()...)
+	problems = append(problems, l.managerProblems()...)
 	problems = append(problems, l.directoryProblems(pods)...)
 	problems = append(problems, l.volumeProblems(pods)...)
 	problems = append(problems, l.idsProblems()...)
+	problems = append(problems, l.imageProblems()...)
 	if l.IsSettled {
 		problems = append(problems, l.sandboxProblems(pods)...)
 		problems = append(problems, l.mirrorProblems()...)
@@ -262,13 +265,14 @@ func (l *Left) checkpointProblem(name string, pods map[string]*v1.Pod) string {
 	return ""
 }
 
-// idleManagerProblems returns which state files of managers are not as a kubelet has left them.
-func (l *Left) idleManagerProblems() []string {
+// managerProblems returns which state files of managers are not as a kubelet has left them.
+func (l *Left) managerProblems() []string {
 	var problems []string
-	for _, name := range sortedKeys(idleManagers) {
-		if data, _ := l.ReadFile(path.Join(l.RootDir, name)); string(data) != idleManagers[name] {
+	files := l.managers()
+	for _, name := range sortedKeys(files) {
+		if data, _ := l.ReadFile(path.Join(l.RootDir, name)); string(data) != files[name] {
 			problems = append(problems, fmt.Sprintf("%s: a kubelet has left %s, and it is %q", name,
-				idleManagers[name], data))
+				files[name], data))
 		}
 	}
 	return problems

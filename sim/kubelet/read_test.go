@@ -5,10 +5,12 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 // leftovers are what an agent has left of a pod of the API server and of a static pod, in order.
@@ -47,11 +49,18 @@ func newLeftovers() *leftovers {
 		Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"},
 		State:    runtimeapi.PodSandboxState_SANDBOX_READY,
 		Network:  &runtimeapi.PodSandboxNetworkStatus{Ip: "10.0.0.1"}}
+	l.web.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "registry"}}
+	l.Secret = func(namespace, name string) *v1.Secret {
+		return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "s1"},
+			Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(
+				`{"auths":{"registry.test":{"username":"a","password":"b"}}}`)}}
+	}
+	l.writePulled("registry.test/app", "s1")
 	l.RootDir, l.LogsDir, l.IsSettled = "/root", "/logs", true
 	l.Pods, l.Static = []*v1.Pod{l.web, mirror}, []*v1.Pod{l.static}
 	l.Containers = []*runtimeapi.ContainerStatus{l.run}
 	l.Sandboxes = []*runtimeapi.PodSandboxStatus{l.sandbox}
-	for name, text := range idleManagers { //ordered: into a map
+	for name, text := range l.managers() { //ordered: into a map
 		l.files["/root/"+name] = text
 	}
 	l.files["/root/pods/u1/volumes/kubernetes.io~empty-dir/data"] = ""
@@ -116,6 +125,15 @@ func (l *leftovers) writeAllocated(r *v1.ResourceRequirements) {
 	l.files["/root/allocated_pods_state"] = string(text)
 }
 
+// writePulled writes the record of the image of web, with the UID of the Secret that pulled it.
+func (l *leftovers) writePulled(name, uid string) {
+	l.run.ImageId = "i1"
+	record := image{pulled: "i1"}
+	record.add(name+":1", []pullSecret{{ImagePullSecret: kubeletconfig.ImagePullSecret{
+		UID: uid, Namespace: "default", Name: "registry", CredentialHash: uid}}}, time.Time{})
+	l.files["/root/image_manager/pulled/"+imageFile("i1")] = encode(record.record)
+}
+
 // A kubelet goes on with what is in order, and each thing that is not is named.
 func TestRead(t *testing.T) {
 	annotate := func(name, text string) func(*leftovers) {
@@ -124,7 +142,7 @@ func TestRead(t *testing.T) {
 	write := func(name, text string) func(*leftovers) {
 		return func(l *leftovers) { l.files[path.Join("/root", name)] = text }
 	}
-	for want, damage := range map[string]func(*leftovers){ //ordered: each by itself
+	checkRead(t, map[string]func(*leftovers){
 		"":               func(*leftovers) {},
 		"known to be of": func(l *leftovers) { delete(l.run.Labels, labelUID) },
 		"sandbox s1 is known to be of no pod": func(l *leftovers) {
@@ -174,7 +192,30 @@ func TestRead(t *testing.T) {
 		"a kubelet has left":   write("cpu_manager_state", "{}"),
 		"stay for ever":        write("pods/u1/volumes/of-a-tenant/x", ""),
 		"of no pod is removed": write("pods/u5/etc-hosts", ""),
-	} {
+	})
+}
+
+// The files about images can be read, and are about what their names say.
+func TestReadImages(t *testing.T) {
+	write := func(name, text string) func(*leftovers) {
+		return func(l *leftovers) { l.files[path.Join("/root", name)] = text }
+	}
+	checkRead(t, map[string]func(*leftovers){
+		"is pulled again: the record has": func(l *leftovers) {
+			l.writePulled("registry.test/app", "another")
+		},
+		"for which a kubelet reads": write("image_manager/pulled/sha256-1",
+			`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"i"}`),
+		"it is no": write("image_manager/pulling/sha256-1",
+			`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1"}`),
+		"cannot be read by a kubelet: json": write("image_manager/pulled/sha256-1", `{"images":[]}`),
+	})
+}
+
+// checkRead compares what Read says about damaged leftovers with a part of it.
+func checkRead(t *testing.T, cases map[string]func(*leftovers)) {
+	t.Helper()
+	for want, damage := range cases { //ordered: each by itself
 		l := newLeftovers()
 		damage(l)
 		got := Read(&l.Left)

@@ -67,6 +67,11 @@ func (k *Kubelet) status(p *pod, s *state, object *v1.Pod) *v1.PodStatus {
 		status.ContainerStatuses = append(status.ContainerStatuses,
 			k.containerStatus(p, s, &spec.Containers[i]))
 	}
+	for i := range spec.EphemeralContainers {
+		one := k.containerStatus(p, s, ephemeral(spec, i))
+		one.Started, one.Ready = nil, false
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, one)
+	}
 	slices.SortFunc(status.ContainerStatuses, func(a, b v1.ContainerStatus) int {
 		return strings.Compare(a.Name, b.Name)
 	})
@@ -255,6 +260,11 @@ func specOf(spec *v1.PodSpec, name string) *v1.Container {
 			if list[i].Name == name {
 				return &list[i]
 			}
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		if spec.EphemeralContainers[i].Name == name {
+			return ephemeral(spec, i)
 		}
 	}
 	return &v1.Container{}

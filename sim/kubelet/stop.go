@@ -16,6 +16,9 @@ import (
 func (k *Kubelet) stopStep(p *pod, s *state) *step {
 	spec := &p.object.Spec
 	order := slices.Clone(spec.Containers)
+	for i := range spec.EphemeralContainers {
+		order = append(order, *ephemeral(spec, i))
+	}
 	for _, c := range slices.Backward(spec.InitContainers) {
 		order = append(order, c)
 	}

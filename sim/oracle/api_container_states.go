@@ -297,7 +297,8 @@ func (p *pod) lateness(s *v1.ContainerStatus, now time.Time) string {
 	isOf := func(id string) bool { return strings.HasSuffix(id, "://"+c.id) }
 	switch {
 	case c.state == running && now.Sub(c.startedAt) > containerStateBound:
-		if s.State.Running == nil && c.isPostStartDone() || !isOf(s.ContainerID) ||
+		if s.State.Running == nil && c.isPostStartDone() &&
+			now.Sub(c.postStartEndedAt()) > containerStateBound || !isOf(s.ContainerID) ||
 			s.State.Running != nil && s.State.Running.StartedAt.IsZero() {
 			return fmt.Sprintf("%s has run since %v, and is not reported", c, c.startedAt)
 		}

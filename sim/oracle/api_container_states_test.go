@@ -149,6 +149,48 @@ func TestLateContainerStates(t *testing.T) {
 	})
 }
 
+// A container whose postStart hook takes long is reported as running within the bound of its end.
+// One that a kubelet has started is, whether or not its hook has ended.
+func TestLateAfterPostStart(t *testing.T) {
+	late := func(byKubelet, ends bool, seconds float64) func(*script) {
+		return func(s *script) {
+			s.addNode(nil)
+			pod := with(spec("u1", always, "app"), postStart)
+			pod.CreationTimestamp = metav1.NewTime(s.now)
+			if byKubelet {
+				s.KubeletStarted()
+			} else {
+				s.AgentStarted(s.now)
+			}
+			s.setDesired(pod)
+			r := s.start(s.sandbox("u1", 0), "app", 0)
+			r.startRequest(postStartRequest)
+			reported := s.served("u1", v1.PodPending, "app#0 waiting")
+			reported.Spec.NodeName = "node"
+			if byKubelet {
+				s.store(0, pod, reported)
+				s.KubeletEnded(s.now)
+				s.AgentStarted(s.now)
+			} else {
+				s.store(1, pod, reported)
+			}
+			s.wait(60)
+			if ends {
+				r.endRequest(postStartRequest, truth.ReplySuccess)
+			}
+			s.wait(seconds)
+			s.CheckServed(s.now, nil)
+			s.PodNoLongerDesired(s.now, "u1")
+		}
+	}
+	runCases(t, []testCase{
+		{"while it runs", "", late(false, false, 0)},
+		{"just after its end", "", late(false, true, 20)},
+		{"late after its end", "container-states", late(false, true, 40)},
+		{"interrupted with the kubelet", "container-states", late(true, false, 0)},
+	})
+}
+
 func TestPodIPs(t *testing.T) {
 	ips := func(hostIP, podIP string, ips ...string) func(*script) {
 		return func(s *script) {

@@ -138,9 +138,10 @@ func (c *container) hasPostStart() bool {
 
 // isPostStartDone reports whether the container has no postStart hook, or the hook has certainly
 // succeeded. Until then the container may be served as waiting, for as long as a lost reply does
-// not come.
+// not come. The next kubelet, and so the agent, finds a running container and does not ask for its
+// hook (startContainer in pkg/kubelet/kuberuntime runs it).
 func (c *container) isPostStartDone() bool {
-	if c.spec != nil && !c.hasPostStart() {
+	if c.spec != nil && !c.hasPostStart() || c.byKubelet {
 		return true
 	}
 	h := c.handler(postStartHook)
@@ -149,6 +150,14 @@ func (c *container) isPostStartDone() bool {
 	}
 	sent := later(c.startedAt, h.latestAt.Add(-transitSlack))
 	return !c.pod.model.faultPossible(h.call, sent, h.endedAt.Add(transitSlack))
+}
+
+// postStartEndedAt returns when the postStart hook of the container last ended; zero if it has not.
+func (c *container) postStartEndedAt() time.Time {
+	if h := c.handler(postStartHook); h != nil {
+		return h.endedAt
+	}
+	return time.Time{}
 }
 
 // mayHaveBeenLately reports whether the result may have been r a short while ago.
@@ -203,7 +212,7 @@ func (m *model) mayHaveFailed(c *container, now time.Time) bool {
 				m.faultPossible("StopContainer", now.Add(-lately), now) && !s.lastFailure.IsZero() {
 				return true
 			}
-		case h.kind == postStartHook:
+		case h.kind == postStartHook && !c.byKubelet:
 			if h.count > 0 && h.latestReply != truth.ReplySuccess ||
 				m.anyFaultPossible(c.startedAt, now, h.call, "StartContainer") {
 				return true

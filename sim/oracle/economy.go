@@ -352,7 +352,8 @@ func (m *model) isUnchanged(f *truth.Fact) bool {
 }
 
 // isChange reports whether the agent may have to react to a fact. It does not have to react to its
-// own heartbeats, to what it wrote without a change, and to successful probes.
+// own heartbeats, to what it wrote without a change, and to successful probes. That a postStart
+// hook has succeeded is recorded and reported.
 func (m *model) isChange(f *truth.Fact) bool {
 	if m.isUnchanged(f) {
 		return false
@@ -363,7 +364,7 @@ func (m *model) isChange(f *truth.Fact) bool {
 		truth.DriverStarted, truth.DriverEnded:
 		return false
 	case truth.HandlerEnded:
-		return f.Reply.Class() != truth.ReplySuccess
+		return f.Reply.Class() != truth.ReplySuccess || m.isOfPostStart(f)
 	case truth.ObjectUpdated:
 		return f.Write.Incarnation == 0 || f.Write.Resource == "pods"
 	}

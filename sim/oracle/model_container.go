@@ -27,6 +27,7 @@ type container struct {
 	annotatedBackoff time.Duration // the back-off after this run, by the agent
 
 	startedAt       time.Time // zero: its process never ran
+	byKubelet       bool      // it was started before the first agent
 	exitedAt        time.Time
 	stopRequestedAt time.Time // the first request to stop it
 	ranAtChange     bool      // it ran when its spec changed, for all that the agent had listed
@@ -113,7 +114,7 @@ func (c *container) applyStart(now time.Time) {
 	if c.state != created {
 		return
 	}
-	c.state, c.startedAt = running, now
+	c.state, c.startedAt, c.byKubelet = running, now, c.pod.model.kubeletRuns
 	c.pod.liveContainers++
 	c.pod.lastStartedAt, c.pod.endedBeforeRemoval = now, false
 	if c.pod.firstStartedAt.IsZero() {

@@ -192,6 +192,16 @@ func (c *container) handlerOfFact(f *truth.Fact) *handler {
 	return nil
 }
 
+// isOfPostStart reports whether a fact is about the postStart hook of a container.
+func (m *model) isOfPostStart(f *truth.Fact) bool {
+	c := m.containers[f.ContainerID]
+	if c == nil {
+		return false
+	}
+	h := c.handlerOfFact(f)
+	return h != nil && h.kind == postStartHook
+}
+
 // applyHandler updates the handler that a fact is about.
 func (m *model) applyHandler(f *truth.Fact) {
 	c := m.containers[f.ContainerID]

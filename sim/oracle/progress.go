@@ -270,10 +270,12 @@ func (p *pod) containersProblem(s *sandbox, now time.Time) string {
 }
 
 // isInitialized reports whether an app container has run in a sandbox in the current restart
-// round. If so, the init containers are done, whatever the newest spec has.
+// round. If so, the init containers are done, whatever the newest spec has. Ephemeral containers
+// start beside init containers.
 func (p *pod) isInitialized(s *sandbox) bool {
 	for _, c := range p.containers {
-		if c.sandbox == s && !p.isInitContainer(c.name) && c.state != created && !p.isSuperseded(c) {
+		if c.sandbox == s && !p.isInitContainer(c.name) && !p.isEphemeral(c.name) &&
+			c.state != created && !p.isSuperseded(c) {
 			return true
 		}
 	}

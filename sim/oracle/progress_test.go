@@ -20,6 +20,21 @@ var settleCases = []struct {
 		s.wait(6)
 		s.serve("u1", v1.PodRunning, "app#0 ready")
 	}},
+	{"an ephemeral container beside an init container", "", func(s *script) {
+		p := spec("u1", always, "init", "app")
+		p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+			EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug", Image: "image:1"}}}
+		s.setDesired(p)
+		sandbox := s.sandbox("u1", 0)
+		s.start(sandbox, "init", 0)
+		s.start(sandbox, "debug", 0)
+		s.wait(6)
+		p = s.served("u1", v1.PodPending, "init#0 running", "debug#0 running")
+		status := &p.Status
+		status.ContainerStatuses, status.EphemeralContainerStatuses =
+			[]v1.ContainerStatus{{Name: "app"}}, status.ContainerStatuses
+		s.CheckServed(s.now, []*v1.Pod{p})
+	}},
 	{"no recent status served", "no right status of it was served yet", func(s *script) {
 		s.startPod(always)
 		s.wait(4)

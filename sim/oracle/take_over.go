@@ -34,6 +34,7 @@ type nothingChanges struct {
 	node  v1.NodeCondition
 	// driversChanged is set once a driver was started or has ended under the agent.
 	driversChanged bool
+	images         takenImages
 }
 
 // takenPod is what the kubelet has left of a pod.
@@ -124,6 +125,11 @@ func (m *model) takenPod(p *pod) *takenPod {
 			t.isRestless = t.isRestless || !t.isRight[list[i].Name]
 		}
 	}
+	for i := range p.spec.Spec.EphemeralContainers {
+		name := p.spec.Spec.EphemeralContainers[i].Name
+		t.isRight[name] = p.newestRun(name) != nil // it runs once
+		t.isRestless = t.isRestless || !t.isRight[name]
+	}
 	hasEnded := p.hasExitedForGood()
 	t.hasEnded, t.shared = hasEnded, m.sharedDirs(p.spec)
 	t.isRestless = t.isRestless || t.status == nil || hasEnded != isTerminalPhase(t.status.Phase) ||
@@ -142,18 +148,13 @@ func (p *pod) isCompletedInit(c *container) bool {
 // isBehind reports whether the status is older than what the pod has: the kubelet ended before it
 // wrote the next one, or a probe has not had a result yet.
 func (t *takenPod) isBehind(p *pod) bool {
-	for _, list := range [][]v1.ContainerStatus{t.status.InitContainerStatuses,
-		t.status.ContainerStatuses} {
-		for i := range list {
-			c, status := p.newestRun(list[i].Name), &list[i]
-			isReported := c != nil && strings.HasSuffix(status.ContainerID, c.id)
-			if !isReported || (c.state == running) != (status.State.Running != nil) ||
-				c.state == running && !status.Ready {
-				return true
-			}
-		}
-	}
-	return false
+	reported := allContainerStatuses(&v1.Pod{Status: *t.status})
+	return slices.ContainsFunc(reported, func(status *v1.ContainerStatus) bool {
+		c := p.newestRun(status.Name)
+		isReported := c != nil && strings.HasSuffix(status.ContainerID, c.id)
+		return !isReported || (c.state == running) != (status.State.Running != nil) ||
+			c.state == running && !status.Ready && !p.isEphemeral(status.Name)
+	}) || len(reported) < len(t.isRight)
 }
 
 func readyCondition(node *v1.Node) v1.NodeCondition {
@@ -168,6 +169,7 @@ func readyCondition(node *v1.Node) v1.NodeCondition {
 func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 	if m.kubeletRuns && o.at.IsZero() {
 		o.noteFile(m, f)
+		o.images.note(f)
 		return nil
 	}
 	if o.at.IsZero() || f.Kind == truth.PowerLost {
@@ -176,6 +178,9 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	if f.Write != nil {
 		return o.checkWrite(m, f)
+	}
+	if problem := o.images.check(m, f); problem != nil {
+		return problem
 	}
 	o.driversChanged = o.driversChanged || f.Kind == truth.DriverStarted ||
 		f.Kind == truth.DriverEnded
@@ -223,7 +228,8 @@ func (o *nothingChanges) noteFile(m *model, f *truth.Fact) {
 	if o.files == nil {
 		o.files = map[string]bool{}
 	}
-	if f.Kind == truth.PathWritten && isWithin(f.Path, path.Dir(m.opts.PodsDir)) {
+	if f.Kind == truth.PathWritten && isWithin(f.Path, path.Dir(m.opts.PodsDir)) &&
+		!isWithin(f.Path, path.Dir(m.opts.PodsDir)+"/image_manager") {
 		o.files[f.Path] = true
 	}
 }
@@ -277,7 +283,8 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 			return f.Path + " was removed"
 		}
 	case truth.PathWritten:
-		if o.files[f.Path] && f.Cause == "" && o.isWritten(m, t, m.pods[t.uid], f.Path) {
+		if o.files[f.Path] && f.Cause == "" && o.isWritten(m, t, m.pods[t.uid], f.Path) &&
+			!m.isWrittenUnread(f) {
 			return f.Path + " was written"
 		}
 		return o.describeVolume(m, t, f)
@@ -299,7 +306,7 @@ func changesPod(m *model, t *takenPod, f *truth.Fact) bool {
 	case truth.ContainerLost, truth.StopRequested: // a stop that had a reason
 		return true
 	case truth.HandlerEnded:
-		return f.Reply.Class() != truth.ReplySuccess
+		return f.Reply.Class() != truth.ReplySuccess && !m.isOfPostStart(f)
 	}
 	return false
 }

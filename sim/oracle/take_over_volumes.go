@@ -63,10 +63,17 @@ func (o *nothingChanges) describeVolume(m *model, t *takenPod, f *truth.Fact) st
 		return f.Path + " was unmounted"
 	case f.Kind == truth.PathRemoved && o.files[f.Path]:
 		return f.Path + " was removed"
-	case f.Kind == truth.PathWritten && o.files[f.Path] && path.Base(f.Path) == "vol_data.json":
+	case f.Kind == truth.PathWritten && o.files[f.Path] && path.Base(f.Path) == "vol_data.json" &&
+		!m.isWrittenUnread(f):
 		return f.Path + " was written"
 	}
 	return ""
+}
+
+// isWrittenUnread reports whether a file was written as it was, and a fault may have kept the agent
+// from reading that.
+func (m *model) isWrittenUnread(f *truth.Fact) bool {
+	return m.isUnchanged(f) && m.anyFaultPossible(m.agentStartedAt, f.Time, "ReadFiles")
 }
 
 // isWritten reports whether a write changes what a volume of the pod has without need. An agent

@@ -79,6 +79,11 @@ func TestNothingChangesOfVolumes(t *testing.T) {
 		"staged data written": {always, true, func(s *script) {
 			s.changePath(truth.PathWritten, path.Dir(takenStaging)+"/vol_data.json", "")
 		}},
+		"staged data written as it was": {always, true, (*script).writeStagedAgain},
+		"staged data written as it was, unread": {always, false, func(s *script) {
+			s.faultBetween(0, 60)
+			s.writeStagedAgain()
+		}},
 		"published data removed": {always, true, func(s *script) {
 			s.changePath(truth.PathRemoved, path.Dir(takenTarget)+"/vol_data.json", "")
 		}},
@@ -121,6 +126,12 @@ func TestNothingChangesOfVolumes(t *testing.T) {
 			t.Errorf("%s: fires: %v, want %v (%q)", name, got, test.fires, s.Violations())
 		}
 	}
+}
+
+// writeStagedAgain writes the data of what is staged as it was.
+func (s *script) writeStagedAgain() {
+	s.changePath(truth.WroteNothing, path.Dir(takenStaging)+"/vol_data.json", "")
+	s.changePath(truth.PathWritten, path.Dir(takenStaging)+"/vol_data.json", "")
 }
 
 func (s *script) writeCSINode() {

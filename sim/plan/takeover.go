@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -15,11 +18,16 @@ type TakeOver struct {
 	// again, after Down.
 	Reboot bool `json:"reboot,omitempty"`
 	// Deletions are deletions of pods that the kubelet has started to carry out.
-	Deletions []EarlyDeletion `json:"deletions,omitempty"`
+	Deletions []EarlyAct `json:"deletions,omitempty"`
+	// Debugs add an ephemeral container to pods.
+	Debugs []EarlyAct `json:"debugs,omitempty"`
+	// StaticManagers has the kubelet leave the state files of managers with static policies, which
+	// the node no longer has.
+	StaticManagers bool `json:"staticManagers,omitempty"`
 }
 
-// EarlyDeletion deletes a pod of the API server before the kubelet ends.
-type EarlyDeletion struct {
+// EarlyAct is an act on a pod of the API server before the kubelet ends.
+type EarlyAct struct {
 	Pod    string   `json:"pod"`
 	Before Duration `json:"before"` // the end of the kubelet
 }
@@ -29,9 +37,12 @@ type TakeOverRange struct {
 	Ran       Span  `json:"ran"`
 	Down      Span  `json:"down,omitempty"`
 	Deletions Count `json:"deletions,omitempty"`
-	Before    Span  `json:"before,omitempty"`  // as in EarlyDeletion
+	Before    Span  `json:"before,omitempty"` // of deletions, as in EarlyAct
+	Debugs    Count `json:"debugs,omitempty"`
 	Reboots   Share `json:"reboots,omitempty"` // of the machine, between kubelet and agent
 	Systemd   Share `json:"systemd,omitempty"` // as the cgroup driver of kubelet and agent
+	// StaticManagers is as in TakeOver.
+	StaticManagers Share `json:"staticManagers,omitempty"`
 }
 
 // addTakeOver generates the time of the kubelet.
@@ -50,7 +61,7 @@ func (g *generator) addTakeOver() {
 	exists := map[string]bool{}
 	for i := range g.plan.Spec.Happenings {
 		h := &g.plan.Spec.Happenings[i]
-		if h.At == 0 && h.When == nil && h.Act != nil && h.Act.Verb == VerbCreate {
+		if h.At == 0 && h.When == nil && h.Act != nil && h.Act.Verb == VerbCreate && h.Act.Pod != "" {
 			exists[h.Act.Pod] = true
 		}
 	}
@@ -62,7 +73,22 @@ func (g *generator) addTakeOver() {
 		p := g.untouchedPods[0]
 		before := min(Duration(s.Before.draw(r)), t.Ran)
 		if g.untouchedPods = g.untouchedPods[1:]; exists[p.Name] {
-			t.Deletions = append(t.Deletions, EarlyDeletion{p.Name, before})
+			t.Deletions = append(t.Deletions, EarlyAct{p.Name, before})
+		}
+	}
+	t.StaticManagers = s.StaticManagers.drawBool(g.stream("take-over managers"))
+	g.addEarlyDebugs(t, s, exists)
+}
+
+// addEarlyDebugs adds ephemeral containers to pods that exist from the beginning.
+func (g *generator) addEarlyDebugs(t *TakeOver, s *TakeOverRange, exists map[string]bool) {
+	pods := slices.Sorted(maps.Keys(exists))
+	r := g.stream("take-over debugs")
+	for range g.occurrences("early debugs", s.Debugs, false) {
+		if i := r.IntN(max(1, len(pods))); i < len(pods) {
+			before := Duration(r.Int64N(int64(t.Ran)))
+			t.Debugs = append(t.Debugs, EarlyAct{pods[i], before})
+			pods = slices.Delete(pods, i, i+1)
 		}
 	}
 }
@@ -100,14 +126,19 @@ func (s *Spec) validateTakeOver() error {
 	case t.Down > s.Duration:
 		return fmt.Errorf("spec.takeOver.down: %s is after spec.duration, %s", t.Down, s.Duration)
 	}
-	for i, d := range t.Deletions {
-		switch p := s.PodNamed(d.Pod); {
+	err := s.validateEarlyActs("deletions", t.Deletions)
+	return cmp.Or(err, s.validateEarlyActs("debugs", t.Debugs))
+}
+
+func (s *Spec) validateEarlyActs(field string, acts []EarlyAct) error {
+	for i, a := range acts {
+		switch p := s.PodNamed(a.Pod); {
 		case p == nil || !p.API:
-			return fmt.Errorf("spec.takeOver.deletions[%d].pod: no pod of the API server is called %q",
-				i, d.Pod)
-		case d.Before > t.Ran:
-			return fmt.Errorf("spec.takeOver.deletions[%d].before: %s is before the kubelet, %s", i,
-				d.Before, t.Ran)
+			return fmt.Errorf("spec.takeOver.%s[%d].pod: no pod of the API server is called %q", field, i,
+				a.Pod)
+		case a.Before > s.TakeOver.Ran:
+			return fmt.Errorf("spec.takeOver.%s[%d].before: %s is before the kubelet, %s", field, i,
+				a.Before, s.TakeOver.Ran)
 		}
 	}
 	return nil
