@@ -234,6 +234,13 @@ func (p *Pod) HasUnknownExits() bool {
 	return false
 }
 
+// HasUnknownRuns reports whether some container runs of which nothing else is known yet.
+func (p *Pod) HasUnknownRuns() bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return c.State == Running && c.Inspected == ""
+	})
+}
+
 // handleSandboxStatus handles the details of a sandbox. One that is not ready any more keeps its
 // IPs. A ready sandbox without an IP is useless, unless the pod has the node's network.
 func (p *Pod) handleSandboxStatus(r op.Record, ev world.Event) {

@@ -28,7 +28,7 @@ func Update(p *pod.Pod, now time.Time) {
 	}
 	sandbox := p.CurrentSandbox()
 	missesIPs := sandbox != nil && sandbox.Ready && !sandbox.Inspected && !p.Spec.Spec.HostNetwork
-	if !p.Status.Reportable && (missesIPs || p.HasUnknownExits()) {
+	if !p.Status.Reportable && (missesIPs || p.HasUnknownExits() || p.HasUnknownRuns()) {
 		return
 	}
 	p.Status.Reportable = true

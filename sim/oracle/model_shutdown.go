@@ -34,6 +34,9 @@ type machineShutdown struct {
 
 	underWay bool
 	since    time.Time
+	// countedFrom is from when the agent counts the time of the shutdown: from the start of an earlier
+	// one, if it has heard neither of the end of that one nor of the start of this one.
+	countedFrom time.Time
 	// missed says that the agent may not have heard of something: nothing was announced to it.
 	missed  bool
 	endedAt time.Time // when it was cancelled, or the machine went down
@@ -54,12 +57,19 @@ func (m *model) applyShutdown(f *truth.Fact) {
 	switch f.Kind {
 	case truth.ShutdownDelayed:
 		s.lockHeld = true
+		if !s.underWay {
+			s.countedFrom = time.Time{} // it knows that none is under way
+		}
 	case truth.ShutdownPermitted:
 		s.lockHeld = false
 	case truth.ShutdownAnnounced:
 		m.forgetLastShutdown(f.Time)
-		*s = machineShutdown{lockHeld: s.lockHeld, underWay: true, since: f.Time,
-			missed: f.Cause == truth.CauseUnwatched}
+		missed, countedFrom := f.Cause == truth.CauseUnwatched, f.Time
+		if missed && s.missed && !s.countedFrom.IsZero() {
+			countedFrom = s.countedFrom
+		}
+		*s = machineShutdown{lockHeld: s.lockHeld, underWay: true, since: f.Time, missed: missed,
+			countedFrom: countedFrom}
 		m.reachGroup(f.Time)
 	case truth.ShutdownCancelled:
 		s.underWay, s.endedAt, s.delayedToEnd = false, f.Time, s.lockHeld

@@ -124,7 +124,7 @@ func (m *model) findEarlyRelease(now time.Time) *finding {
 				now.Sub(s.startsAt[group]).Round(time.Millisecond), period)
 		}
 	}
-	if now.Sub(s.since) >= m.opts.Shutdown.total()-time.Second {
+	if now.Sub(s.countedFrom) >= m.opts.Shutdown.total()-time.Second {
 		return nil
 	}
 	for _, p := range m.podsInOrder {
@@ -156,7 +156,7 @@ func (p *pod) mayBeUnlisted(now time.Time) bool {
 func (p *pod) mayBeOverlooked(now time.Time) bool {
 	m := p.model
 	_, isGiven := m.given.at[p.uid]
-	isOver := now.Sub(m.shutdown.since) >= m.opts.Shutdown.total()-time.Second
+	isOver := now.Sub(m.shutdown.countedFrom) >= m.opts.Shutdown.total()-time.Second
 	return p.mayBeUnlisted(now) && (isOver || isGiven)
 }
 

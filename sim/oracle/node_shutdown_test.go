@@ -155,6 +155,37 @@ func TestLockOfShutdown(t *testing.T) {
 	})
 }
 
+// The time of a shutdown counts from the start of an earlier one, if the agent has heard neither of
+// the end of that one nor of the start of this one.
+func TestTimeOfMissedShutdown(t *testing.T) {
+	second := func(cause string, heard bool) func(*script) {
+		return func(s *script) {
+			ordinary, critical := shutdownScript(s)
+			s.addNamed("u3", "api")
+			other := s.start(s.sandbox("u3", 0), "app", 0)
+			s.wait(60)
+			s.machine(truth.ShutdownAnnounced, "")
+			ordinary.end(5)
+			other.end(1)
+			critical.end(5)
+			s.machine(truth.ShutdownCancelled, cause)
+			if heard {
+				s.machine(truth.ShutdownDelayed, "")
+			}
+			s.wait(18)
+			s.machine(truth.ShutdownAnnounced, cause)
+			s.wait(1)
+			s.machine(truth.ShutdownPermitted, "")
+			s.losePower()
+		}
+	}
+	runCases(t, []testCase{
+		{"missed", "", second(truth.CauseUnwatched, false)},
+		{"heard later", "shutdown", second(truth.CauseUnwatched, true)},
+		{"heard", "shutdown", second("", false)},
+	})
+}
+
 func TestNewPodInShutdown(t *testing.T) {
 	runCases(t, []testCase{
 		{"a new pod is started", "shutdown", func(s *script) {
