@@ -111,10 +111,11 @@ func (a *Agent) addRuntimeMetrics(m *metricList) {
 	m.addCounter("seedlet_events_taken_total", "Container events handled.", s.EventStream.EventsTotal)
 	m.addCounter("seedlet_event_streams_broken_total", "Streams of container events that broke.",
 		s.EventStream.BrokenTotal)
-	m.addGauge("seedlet_log_rotations", "Container logs that are being checked or rotated.",
+	m.addGauge("seedlet_log_rotations",
+		"Container logs whose directories are listed, or that are rotated.",
 		len(s.LogRotation.Jobs))
 	m.addGauge("seedlet_log_rotations_max",
-		"Bound on container logs that are being checked or rotated.", s.LogRotation.JobsMax)
+		"Bound on container logs that are listed or rotated at a time.", s.LogRotation.JobsMax)
 	m.addCounter("seedlet_logs_rotated_total", "Container logs rotated.", s.LogRotation.Rotated)
 	m.addCounter("seedlet_log_links_removed_total", "Dangling links to container logs removed.",
 		s.LogLinks.Removed)

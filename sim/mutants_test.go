@@ -1659,7 +1659,7 @@ var mutants = []mutant{
 		scenario: "dates", seeds: "1-20",
 	},
 	{
-		name:     "the directories of logs are listed twice in a period",
+		name:     "logs are measured twice in a period",
 		file:     "core/logs/rotation.go",
 		old:      "	r.NextAt = effects.Now().Add(r.Period)\n",
 		new:      "	r.NextAt = effects.Now().Add(r.Period / 2)\n",
@@ -3552,8 +3552,8 @@ var mutants = []mutant{
 	{
 		name:     "what a scan for another fibre channel disk brings back is not removed",
 		file:     "core/scsi/fc.go",
-		old:      "o != d && o.Source.IsFC && !o.Undo.Removed",
-		new:      "false && o != d && o.Source.IsFC && !o.Undo.Removed",
+		old:      "o != d && o.Source.IsFC && !o.RemovedOnce",
+		new:      "false && o != d && o.Source.IsFC && !o.RemovedOnce",
 		scenario: "fc", seeds: "1-40",
 	},
 	{

@@ -381,8 +381,8 @@ type FilesystemMeasured struct {
 }
 
 // MeasureDevice observes the size of the block device at a path, following links, without opening
-// it. It completes with DeviceMeasured, with KindNotFound if there is nothing at the path, or no
-// device by now of the number that is there, and with KindInvalid if that is no block device.
+// it. It completes with DeviceMeasured, with KindNotFound if the path, or a device with the number
+// of the node there, does not exist, and with KindInvalid if the node is no block device.
 type MeasureDevice struct {
 	Path string `json:"path"`
 }
@@ -421,14 +421,15 @@ type TreesMeasured struct {
 	Trees []TreeMeasured `json:"trees"`
 }
 
-// MeasureFiles observes the sizes of files. It does not follow a link at the end of a path. It
+// MeasureFiles observes the sizes of files below a directory. It follows no link below it. It
 // completes with FilesMeasured.
 type MeasureFiles struct {
-	Paths []string `json:"paths"`
+	Dir   string   `json:"dir"`
+	Paths []string `json:"paths"` // relative to Dir
 }
 
 // FilesMeasured is the completion of MeasureFiles: the sizes in bytes, in the order of the paths.
-// One is NotMeasured for what does not exist, cannot be looked at or is no regular file.
+// A size is NotMeasured if the path does not exist, cannot be looked at or is no regular file.
 type FilesMeasured struct {
 	Sizes []int64 `json:"sizes"`
 }

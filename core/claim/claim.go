@@ -68,7 +68,7 @@ func VolumeName(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) string {
 	return ""
 }
 
-// Resolve returns what backs a volume that has a claim, and that containers use in a way.
+// Resolve returns what backs a volume that has a claim. use is how the pod's containers use it.
 //
 // Without an error, not known means that an object is still being read. With an error there is no
 // result: either the objects are known and not usable (yet), or, not known, they cannot be read at

@@ -6,14 +6,14 @@
 // the directories of those that are full or missing one after the other, and compresses, renames
 // and removes files until the log is below its size limit and the number of files is within its
 // limit. What to do follows from the content of the directory alone, since the agent may have been
-// killed between any two operations: the first pass, and one after a failure, lists all
-// directories. Events: the completions of these operations. Start reading at Rotation.Plan, then
-// Job.nextOperation in job.go.
+// killed between any two operations: the first pass lists all directories. Events: the completions
+// of these operations. Start reading at Rotation.Plan, then Job.nextOperation in job.go.
 package logs
 
 import (
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -56,6 +56,7 @@ type RunningContainers interface {
 
 // Rotation is the rotation of the logs of running containers.
 type Rotation struct {
+	LogsDir        string        `json:"logsDir"`  // the directory of all logs
 	BytesMax       int64         `json:"bytesMax"` // a log of this size is rotated
 	FilesMax       int           `json:"filesMax"` // per run of a container, including the log itself
 	JobsMax        int           `json:"jobsMax"`  // logs at a time
@@ -65,17 +66,16 @@ type Rotation struct {
 	PassStarted  time.Time `json:"passStarted"`  // when the current pass started
 	PassCursor   Cursor    `json:"passCursor"`   // the pass is done up to here
 	PassComplete bool      `json:"passComplete"` // no container is left in the pass
-	// MayHaveLeftovers reports that an operation may have been interrupted since the last pass began;
-	// ListsAll that the current pass therefore lists the directory of each log.
-	MayHaveLeftovers bool       `json:"mayHaveLeftovers"`
-	ListsAll         bool       `json:"listsAll"`
-	MeasureOp        world.OpID `json:"measureOp,omitempty"`
-	Measured         []Target   `json:"measured,omitempty"` // by MeasureOp
-	Due              []Target   `json:"due,omitempty"`      // full or missing, without a job yet
-	Jobs             []Job      `json:"jobs,omitempty"`
-	NextAt           time.Time  `json:"nextAt"`
-	Rotated          uint64     `json:"rotated"`           // number of logs
-	Problem          string     `json:"problem,omitempty"` // of the last operation that failed
+	// ListsAll reports that the current pass lists the directory of each log: the first one does, for
+	// what an earlier agent has left.
+	ListsAll  bool       `json:"listsAll"`
+	MeasureOp world.OpID `json:"measureOp,omitempty"`
+	Measured  []Target   `json:"measured,omitempty"` // by MeasureOp
+	Due       []Target   `json:"due,omitempty"`      // full or missing, without a job yet
+	Jobs      []Job      `json:"jobs,omitempty"`
+	NextAt    time.Time  `json:"nextAt"`
+	Rotated   uint64     `json:"rotated"`           // number of logs
+	Problem   string     `json:"problem,omitempty"` // of the last operation that failed
 }
 
 // LinksDirDefault is the kubelet's directory of links to logs.
@@ -88,9 +88,9 @@ func NewRotation(c *kubeletconfig.KubeletConfiguration) Rotation {
 		panic("logs: containerLogMaxSize: " + err.Error())
 	}
 	return Rotation{
-		BytesMax: size.Value(), FilesMax: int(*c.ContainerLogMaxFiles),
+		LogsDir: c.PodLogsDir, BytesMax: size.Value(), FilesMax: int(*c.ContainerLogMaxFiles),
 		JobsMax: int(*c.ContainerLogMaxWorkers), Period: c.ContainerLogMonitorInterval.Duration,
-		RuntimeTimeout: c.RuntimeRequestTimeout.Duration, MayHaveLeftovers: true,
+		RuntimeTimeout: c.RuntimeRequestTimeout.Duration,
 	}
 }
 
@@ -102,8 +102,8 @@ func (r *Rotation) Plan(running RunningContainers, effects *op.Effects) time.Tim
 		return r.NextAt
 	}
 	if r.PassStarted.Before(r.NextAt) || r.PassStarted.IsZero() {
+		r.ListsAll = r.PassStarted.IsZero()
 		r.PassStarted, r.PassCursor, r.PassComplete = effects.Now(), Cursor{}, false
-		r.ListsAll, r.MayHaveLeftovers = r.MayHaveLeftovers, false
 	}
 	for i := 0; i < len(r.Jobs); i++ {
 		if !r.issueNext(&r.Jobs[i], running, effects) {
@@ -111,15 +111,7 @@ func (r *Rotation) Plan(running RunningContainers, effects *op.Effects) time.Tim
 			i--
 		}
 	}
-	r.measureNext(running, effects)
-	for len(r.Jobs) < r.JobsMax {
-		target, ok := r.nextDue(running)
-		if !ok {
-			break
-		}
-		if job := (Job{Target: target}); r.issueNext(&job, running, effects) {
-			r.Jobs = append(r.Jobs, job)
-		}
+	for r.begin(running, effects) {
 	}
 	if !r.PassComplete || r.MeasureOp != 0 || len(r.Due) > 0 || len(r.Jobs) > 0 {
 		return time.Time{}
@@ -128,19 +120,36 @@ func (r *Rotation) Plan(running RunningContainers, effects *op.Effects) time.Tim
 	return r.NextAt
 }
 
-// measureNext measures the next logs of the pass, unless it lists all directories.
-func (r *Rotation) measureNext(running RunningContainers, effects *op.Effects) {
-	if r.ListsAll || r.MeasureOp != 0 || len(r.Due) > 0 {
-		return
+// begin measures the next logs of the pass, or begins to work on the next one that is due. It
+// reports whether there may be more to begin.
+func (r *Rotation) begin(running RunningContainers, effects *op.Effects) bool {
+	switch {
+	case len(r.Due) == 0 && r.MeasureOp == 0 && !r.PassComplete && !r.ListsAll:
+		r.measureNext(running, effects)
+		return false
+	case len(r.Jobs) >= r.JobsMax:
+		return false
 	}
-	request := &world.MeasureFiles{}
+	target, ok := r.nextDue(running)
+	if !ok {
+		return false
+	}
+	if job := (Job{Target: target}); r.issueNext(&job, running, effects) {
+		r.Jobs = append(r.Jobs, job)
+	}
+	return true
+}
+
+// measureNext measures the next logs of the pass.
+func (r *Rotation) measureNext(running RunningContainers, effects *op.Effects) {
+	request := &world.MeasureFiles{Dir: r.LogsDir}
 	for len(r.Measured) < measuredMax {
 		target, ok := r.nextLog(running)
 		if !ok {
 			break
 		}
 		r.Measured = append(r.Measured, target)
-		request.Paths = append(request.Paths, target.Path)
+		request.Paths = append(request.Paths, strings.TrimPrefix(target.Path, r.LogsDir+"/"))
 	}
 	if len(r.Measured) > 0 {
 		r.MeasureOp = effects.Issue(Owner, "", fsTimeout, request)
@@ -214,15 +223,13 @@ func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event
 	effects.WorkOn(j.UID)
 	j.Op = 0
 	if ev.Err != nil {
-		isAbsent := rec.Call == "ListDir" && ev.Err.Has(world.KindNotFound)
-		if !isAbsent {
+		if rec.Call != "ListDir" || !ev.Err.Has(world.KindNotFound) {
 			r.Problem = rec.Call + " " + j.Path + ": " + ev.Err.Error()
 			effects.Log(world.LevelWarning, "log rotation failed", "path", j.Path, "call", rec.Call,
 				"err", ev.Err.Error())
 		}
 		if !j.recordFailure(rec.Call, ev.Err) {
-			r.Jobs = slices.Delete(r.Jobs, i, i+1)
-			r.MayHaveLeftovers = r.MayHaveLeftovers || !isAbsent
+			r.Jobs = slices.Delete(r.Jobs, i, i+1) // the next pass finds the log full or missing
 		}
 		return
 	}
@@ -232,8 +239,8 @@ func (r *Rotation) HandleCompletion(id world.OpID, rec op.Record, ev world.Event
 	j.recordSuccess(rec, ev.Body)
 }
 
-// noteMeasured applies the completion of the measurement of logs. Those that could not be measured
-// are listed in the next pass.
+// noteMeasured applies the completion of the measurement of logs. After a failure the next pass
+// measures them.
 func (r *Rotation) noteMeasured(ev world.Event, effects *op.Effects) {
 	measured := r.Measured
 	r.MeasureOp, r.Measured = 0, nil
@@ -242,7 +249,7 @@ func (r *Rotation) noteMeasured(ev world.Event, effects *op.Effects) {
 		ev.Err = world.Errorf(world.KindInternal, "MeasureFiles", "answered with another message")
 	}
 	if ev.Err != nil {
-		r.Problem, r.MayHaveLeftovers = "MeasureFiles: "+ev.Err.Error(), true
+		r.Problem = "MeasureFiles: " + ev.Err.Error()
 		effects.Log(world.LevelWarning, "logs were not measured", "err", ev.Err.Error())
 		return
 	}

@@ -223,8 +223,8 @@ func TestRotationLosesOnlyTheOldest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &directory{files: map[string][]byte{"0.log": {}}, open: "0.log"}
 		fresh := func() (*Rotation, *op.Table) {
-			return &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 1, Period: 10 * time.Second,
-				MayHaveLeftovers: true}, &op.Table{}
+			return &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 1, Period: 10 * time.Second},
+				&op.Table{}
 		}
 		r, table := fresh()
 		var effects op.Effects
@@ -289,8 +289,7 @@ func TestRotationLosesOnlyTheOldest(t *testing.T) {
 
 // A pass that lists all directories works on JobsMax logs at a time.
 func TestPassIsBounded(t *testing.T) {
-	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second,
-		MayHaveLeftovers: true}
+	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second}
 	table, effects, many := &op.Table{}, &op.Effects{}, manyContainers(5)
 	now, lists := t0, 0
 	for range 10 {
@@ -316,22 +315,27 @@ func TestPassIsBounded(t *testing.T) {
 	t.Fatal("the pass does not complete")
 }
 
-// Logs are measured measuredMax at a time, and only the directories of those are listed that are
-// full or missing and whose containers still run. After a failure the next pass lists all of them.
+// After the first pass, logs are measured measuredMax at a time, and only the directories of those
+// are listed that are full or missing and whose containers still run. A failed measurement is
+// repeated in the next pass. Whenever nothing is in flight, the rotation says when it is to be
+// planned again.
 func TestOnlyFullLogsAreListed(t *testing.T) {
 	r := &Rotation{BytesMax: 100, FilesMax: 4, JobsMax: 2, Period: 10 * time.Second}
-	table, effects := &op.Table{}, &op.Effects{}
+	table, effects, now := &op.Table{}, &op.Effects{}, t0
 	sizes := map[string]int64{"u7": 100, "u8": 99, "u130": world.NotMeasured, "u131": 400}
-	refused := world.Errorf(world.KindRefused, "", "no")
-	fail := false
-	pass := func(now time.Time, running RunningContainers) (measured []int, listed int) {
-		for range 20 {
+	pass := func(running RunningContainers, failing string) (measured []int, listed int) {
+		for {
 			effects.Reset(table, now)
-			r.Plan(running, effects)
-			for _, eff := range slices.Clone(effects.List()) {
-				if eff.Op == 0 {
-					continue
+			wake := r.Plan(running, effects)
+			issued := slices.Clone(effects.List())
+			if len(issued) == 0 {
+				if !wake.Equal(now.Add(10 * time.Second)) {
+					t.Fatalf("nothing is in flight, and it is planned again at %v", wake)
 				}
+				now = wake
+				return measured, listed
+			}
+			for _, eff := range issued {
 				ev := world.Event{Op: eff.Op, Time: now}
 				switch b := eff.Body.(type) {
 				case *world.MeasureFiles:
@@ -345,34 +349,35 @@ func TestOnlyFullLogsAreListed(t *testing.T) {
 					listed++
 					ev.Body = &world.DirListed{Entries: []world.DirEntry{{Name: "0.log", Size: 1}}}
 				}
-				if fail {
-					ev.Body, ev.Err = nil, refused
-				}
 				rec, _ := table.Complete(eff.Op)
+				if rec.Call == failing {
+					ev.Body, ev.Err = nil, world.Errorf(world.KindRefused, failing, "no")
+				}
 				effects.Reset(table, now)
 				r.HandleCompletion(eff.Op, rec, ev, effects)
 			}
 		}
-		return measured, listed
 	}
-	measured, listed := pass(t0, stopped{manyContainers(150), "u131"})
-	if !slices.Equal(measured, []int{measuredMax, 150 - measuredMax}) || listed != 2 {
-		t.Errorf("measured %v logs and listed %d directories, want 128 and 22, and two directories",
-			measured, listed)
-	}
-	fail = true
-	if measured, listed = pass(t0.Add(10*time.Second), manyContainers(3)); len(measured) != 1 ||
-		listed != 0 || r.Problem == "" {
-		t.Errorf("after a failure of %v, %v directories were listed at once", measured, listed)
-	}
-	fail = false
-	if measured, listed = pass(t0.Add(20*time.Second), manyContainers(3)); len(measured) != 0 ||
-		listed != 3 {
-		t.Errorf("after a failure %v logs are measured, and %v listed; want all listed", measured, listed)
-	}
-	if measured, listed = pass(t0.Add(30*time.Second), manyContainers(3)); len(measured) != 1 ||
-		listed != 0 {
-		t.Errorf("after that %v logs are measured, and %v listed; want none listed", measured, listed)
+	for _, c := range []struct {
+		name     string
+		running  RunningContainers
+		failing  string
+		measured []int
+		listed   int
+	}{
+		{"the first pass", manyContainers(150), "", nil, 150},
+		{"the only one due of the first 128 has terminated", stopped{manyContainers(150), "u7"}, "",
+			[]int{128, 22}, 2},
+		{"directories cannot be listed", manyContainers(150), "ListDir", []int{128, 22}, 3},
+		{"logs cannot be measured", manyContainers(150), "MeasureFiles", []int{128, 22}, 0},
+		{"after that", manyContainers(8), "", []int{8}, 1},
+		{"no container", manyContainers(0), "", nil, 0},
+	} {
+		measured, listed := pass(c.running, c.failing)
+		if !slices.Equal(measured, c.measured) || listed != c.listed {
+			t.Errorf("%s: measured %v logs and listed %d directories, want %v and %d", c.name, measured,
+				listed, c.measured, c.listed)
+		}
 	}
 }
 

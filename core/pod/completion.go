@@ -234,12 +234,22 @@ func (p *Pod) HasUnknownExits() bool {
 	return false
 }
 
-// HasUnknownRuns reports whether some container runs of which nothing else is known yet.
+// HasUnknownRuns reports whether some container runs of which nothing else is known yet. One about
+// which the runtime answers again and again with an error does not count: the other containers of
+// the pod have a status without it, where a kubelet waits for it (pod_workers.go, FailedSync).
 func (p *Pod) HasUnknownRuns() bool {
-	return slices.ContainsFunc(p.Containers, func(c Container) bool {
-		return c.State == Running && c.Inspected == ""
-	})
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.State == Running && c.Inspected == "" &&
+			c.InspectFailures < inspectionsAwaited {
+			return true
+		}
+	}
+	return false
 }
+
+// inspectionsAwaited is how many inspections of a running container may fail before the status of
+// its pod is reported without their result.
+const inspectionsAwaited = 4
 
 // handleSandboxStatus handles the details of a sandbox. One that is not ready any more keeps its
 // IPs. A ready sandbox without an IP is useless, unless the pod has the node's network.
@@ -287,13 +297,14 @@ func (p *Pod) handleContainerStatus(r op.Record, ev world.Event, env *Env) {
 		c.InspectAfter = ev.Time.Add(failureBackoff(c.InspectFailures))
 		return
 	}
-	c.InspectFailures = 0
 	status := ev.Body.(*runtimeapi.ContainerStatusResponse).GetStatus()
 	state := stateFromRuntime(status.GetState())
 	if state.order() < c.State.order() {
-		c.InspectAfter = ev.Time.Add(failureBackoffInitial)
+		c.InspectFailures++
+		c.InspectAfter = ev.Time.Add(failureBackoff(c.InspectFailures))
 		return // the status is older than the known state, or the runtime contradicts itself
 	}
+	c.InspectFailures = 0
 	c.advanceState(state, ev.Time)
 	if c.Inspected = state; state == Running {
 		c.noteRunningAt(r.IssuedAt)

@@ -65,6 +65,24 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// A status waits for the inspection of a running container, but not for ever.
+func TestUnknownRun(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+	phase := func() v1.PodPhase {
+		Update(p, t0)
+		return ServedPod(p, &pod.Node{}, "c").Status.Phase
+	}
+	c := &p.Containers[0]
+	c.Inspected, c.InspectFailures = "", 3
+	if got := phase(); got != v1.PodUnknown {
+		t.Errorf("after three failures it is %s", got)
+	}
+	c.InspectFailures = 4
+	if got := phase(); got != v1.PodRunning {
+		t.Errorf("after four failures it is %s", got)
+	}
+}
+
 // A pod that has run before is not pending while its container is created again.
 func TestPhaseOfAPodThatHasRun(t *testing.T) {
 	first := newPod(v1.RestartPolicyAlways, newRun(0, pod.Created, 0))

@@ -140,7 +140,11 @@ func (d *Disk) isAttached(u *Use, env *Env) bool {
 
 func (n *Node) find(d *Disk, subject string, env *Env) {
 	d.Outdated = false
-	d.issue(subject, fsTimeout, &world.FindSCSIDisks{Unit: d.unit()}, env)
+	unit := d.unit()
+	if subject == subjectSetup && len(d.Bound) == 0 {
+		unit.IDs = nil // nothing is mounted: what the volume names counts, not which disk it once was
+	}
+	d.issue(subject, fsTimeout, &world.FindSCSIDisks{Unit: unit}, env)
 }
 
 // command runs a command about the session of a portal.
@@ -229,8 +233,12 @@ func (d *Disk) noteScan(host int, now time.Time) {
 	if !now.Before(d.ScanUntil) {
 		d.ScannedHosts, d.Rescanned = nil, false
 	}
-	d.Rescanned = d.Rescanned || slices.Contains(d.ScannedHosts, host)
-	d.ScannedHosts, d.ScanUntil = append(d.ScannedHosts, host), now.Add(disksWait)
+	if slices.Contains(d.ScannedHosts, host) {
+		d.Rescanned = true
+	} else {
+		d.ScannedHosts = append(d.ScannedHosts, host)
+	}
+	d.ScanUntil = now.Add(disksWait)
 }
 
 // isEnough reports whether a disk with missing paths is used with those that there are.

@@ -69,7 +69,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 		return d.Undo.Attempts.NotBefore
 	case !u.Removed:
 		if n.leaveToOthers(d) || !d.hasDisk() || d.Source.IsFC && !d.Taken {
-			u.Removed = true
+			u.Removed, d.RemovedOnce = true, true
 			return n.undo(d, env)
 		}
 		d.Session = allSessions
@@ -248,7 +248,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case !u.Free:
 		n.applyTable(d, ev, env)
 	case !u.Removed:
-		u.Removed = true
+		u.Removed, d.RemovedOnce = true, true
 	case u.Portals < len(d.Source.Portals) && !u.LoggedOut:
 		u.LoggedOut = true
 	case u.Portals < len(d.Source.Portals):
@@ -258,7 +258,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case d.Marked:
 		d.Marked, d.Taken, d.MarkedID = false, false, ""
 	default:
-		d.MayExist, d.Undo, d.Setup = false, Undo{}, Setup{}
+		d.MayExist, d.RemovedOnce, d.Undo, d.Setup = false, false, Undo{}, Setup{}
 	}
 }
 
@@ -309,9 +309,13 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 	d.Undo.TableSeen, d.Undo.Device = true, device
 }
 
-// isOfOther reports whether a pod has what is mounted at a path by another name of the disk: it has
-// it from another global path, and keeps it when this one goes. A kubelet waits for such a pod.
+// isOfOther reports whether a pod has what is mounted at a path by another name of a disk of fibre
+// channel: it has it from another global path, and keeps it when this one goes. A kubelet waits for
+// such a pod, and so does a disk of iSCSI, whose session the other one may not know.
 func (n *Node) isOfOther(d *Disk, at string) bool {
+	if !d.Source.IsFC {
+		return false
+	}
 	uid, _, isOfPod := strings.Cut(strings.TrimPrefix(at, n.PodsDir+"/"), "/")
 	podDir := n.PodsDir + "/" + uid
 	return isOfPod && slices.ContainsFunc(n.Owners[uid], func(name string) bool {

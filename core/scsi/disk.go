@@ -62,11 +62,14 @@ type Disk struct {
 	IDs     []string            `json:"ids,omitempty"`
 	// Taken is set, of fibre channel, once the agent has taken the disk: had the kernel look for it
 	// when it was not there, mounted it, or bound it. What was on the node already and was never used
-	// is not removed. Marked is set once that is durable, and MarkedID is the WWID that is durable
-	// with it.
+	// is not removed. Marked is set once that was to be made durable, and MarkedID is the WWID that
+	// was with it.
 	Taken    bool   `json:"taken,omitempty"`
 	Marked   bool   `json:"marked,omitempty"`
 	MarkedID string `json:"markedID,omitempty"`
+	// RemovedOnce is set once the disk was removed from the kernel after its last use, or was found to
+	// have gone: a scan before that may bring it back.
+	RemovedOnce bool `json:"removedOnce,omitempty"`
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
 	// Secrets is the secret that is watched for the disk; empty: none.

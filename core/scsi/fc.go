@@ -282,10 +282,13 @@ func (n *Node) connectFC(d *Disk, u *Use, env *Env) time.Time {
 }
 
 // noteScanOfAll notes that a scan for one disk may bring others back: it looks for all of them if
-// the volume names no LUN, or no port that it names is there.
+// the volume names no LUN, and for those of its LUN if no port that it names is there. A disk that
+// was removed once since its last use is looked for once more, and not for later scans: there may
+// always be one, by volumes that name what does not exist.
 func (n *Node) noteScanOfAll(d *Disk, now time.Time) {
 	for _, o := range n.Disks { //ordered: each by itself
-		if o != d && o.Source.IsFC && !o.Undo.Removed {
+		hasOtherLUN := len(d.Source.WWNs) > 0 && len(o.Source.WWNs) > 0 && d.Source.LUN != o.Source.LUN
+		if o != d && o.Source.IsFC && !o.RemovedOnce && !hasOtherLUN {
 			o.noteScan(allHosts, now)
 		}
 	}

@@ -214,7 +214,8 @@ func TestFCMarkOfEarlierAgent(t *testing.T) {
 		w.dirs[fc] = []world.DirEntry{{Name: ".attached", Directory: true},
 			{Name: "3600", Directory: true}, {Name: "volumeDevices", Directory: true}}
 		w.dirs[fc+"/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
-		w.dirs[fc+"/.attached"] = []world.DirEntry{{Name: "volumeDevices", Directory: true}}
+		w.dirs[fc+"/.attached"] = []world.DirEntry{{Name: "volumeDevices", Directory: true},
+			{Name: "notes.txt"}, {Name: "no disk", Directory: true}}
 		if isMarked {
 			w.dirs[fc+"/.attached/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
 		}
@@ -340,8 +341,12 @@ func TestFCMarkNamesDisk(t *testing.T) {
 	for _, c := range []struct {
 		ids  []world.DirEntry
 		want string
-	}{{nil, "[]"}, {[]world.DirEntry{{Name: "naa.600"}}, "[naa.600]"},
-		{[]world.DirEntry{{Name: "naa.600"}, {Name: "naa.601"}}, "[]"}} { // the name has changed its disk
+	}{{nil, "[]"}, {[]world.DirEntry{{Name: "naa.600", Directory: true}}, "[naa.600]"},
+		// The name has changed its disk.
+		{[]world.DirEntry{{Name: "naa.600", Directory: true}, {Name: "naa.601", Directory: true}}, "[]"},
+		{[]world.DirEntry{{Name: "naa.600"}}, "[]"},
+		{[]world.DirEntry{{Name: "x y", Directory: true}}, "[]"},
+	} {
 		w := newRig(t)
 		w.n.Start(true)
 		fc := w.n.Dir + "/fc"

@@ -145,6 +145,7 @@ func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 	}
 	switch {
 	case len(d.Uses) > 0:
+		d.RemovedOnce = false
 		if d.Undo.hasStarted() {
 			d.Undo = Undo{}
 			d.Setup = Setup{Attempts: d.Setup.Attempts} // what is left of it is not known

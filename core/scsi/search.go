@@ -58,8 +58,9 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	if ev.Err == nil && (s.MountsSeen && !isDir || !s.MountsSeen && !isTable) {
 		ev.Err = world.Errorf(world.KindInternal, "ListDir", "answered with another message")
 	}
+	isOptional := s.MountsSeen && (ev.Err.Has(world.KindNotFound) || isMark(s.Dirs[0]))
 	switch {
-	case ev.Err != nil && !(s.MountsSeen && ev.Err.Has(world.KindNotFound)):
+	case ev.Err != nil && !isOptional:
 		if s.Attempts.Fail(ev.Time, ev.Err.Message); s.Attempts.Failures == 1 {
 			env.Effects.Log(world.LevelWarning, "Failed to look for disks of networks", "err",
 				ev.Err.Message)
@@ -109,19 +110,21 @@ func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 	for _, entry := range entries {
 		name := at + "/" + entry.Name
 		_, isDisk := sourceOfName(name)
-		marked, isOfMark := strings.CutPrefix(at, marksDir+"/")
-		isOfMark = isOfMark && marked != blocksDir
-		isMark := strings.HasPrefix(name, marksDir+"/") && !isOfMark && entry.Name != blocksDir
 		switch {
-		case isOfMark:
-			n.Search.Marks[fcDir+"/"+marked] = append(n.Search.Marks[fcDir+"/"+marked], entry.Name)
-		case isMark:
+		case isMark(at):
+			if entry.Directory && idName.MatchString(entry.Name) {
+				disk := markedDisk(at)
+				n.Search.Marks[disk] = append(n.Search.Marks[disk], entry.Name)
+			}
+		case entry.Directory && isMark(name):
 			if n.Search.Marks == nil {
 				n.Search.Marks = map[string][]string{}
 			}
-			n.Search.Marks[fcDir+strings.TrimPrefix(name, marksDir)] = nil
+			n.Search.Marks[markedDisk(name)] = nil
 			n.Search.Dirs = append(n.Search.Dirs, name)
-		case name == marksDir, name == marksDir+"/"+blocksDir:
+		case strings.HasPrefix(name, marksDir+"/") && name != marksDir+"/"+blocksDir:
+			// Not a mark: no disk has this name.
+		case entry.Directory && (name == marksDir || name == marksDir+"/"+blocksDir):
 			n.Search.Dirs = append(n.Search.Dirs, name)
 		case n.Disks[at] != nil:
 			if entry.Name != dataFile {
@@ -134,6 +137,16 @@ func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 			n.Search.Dirs = append(n.Search.Dirs, name)
 		}
 	}
+}
+
+// markedDisk returns the name that a disk has if its mark is at a path.
+func markedDisk(at string) string { return fcDir + strings.TrimPrefix(at, marksDir) }
+
+// isMark reports whether a path is that of the mark of a disk. One that cannot be listed says that
+// the disk is taken, and not which one it is.
+func isMark(at string) bool {
+	_, isDisk := sourceOfName(markedDisk(at))
+	return isDisk && strings.HasPrefix(at, marksDir+"/")
 }
 
 // addFound adds a disk that was found.

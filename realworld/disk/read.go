@@ -161,15 +161,35 @@ func readDir(path string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// measureFiles looks at files one by one. What cannot be looked at has no size.
+// measureFiles looks at files one by one. What cannot be looked at has no size. No link below the
+// directory is followed: it may lead to a file system that hangs.
 func measureFiles(request *world.MeasureFiles) *world.FilesMeasured {
 	result := &world.FilesMeasured{Sizes: make([]int64, len(request.Paths))}
+	dir, err := unix.Open(request.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		defer unix.Close(dir)
+	}
 	for i, path := range request.Paths {
-		var stat unix.Stat_t
 		result.Sizes[i] = world.NotMeasured
-		if unix.Lstat(path, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG {
-			result.Sizes[i] = stat.Size
+		if err == nil {
+			result.Sizes[i] = fileSize(dir, path)
 		}
 	}
 	return result
+}
+
+// fileSize returns the size of a file below an open directory.
+func fileSize(dir int, path string) int64 {
+	fd, err := unix.Openat2(dir, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return world.NotMeasured
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		return world.NotMeasured
+	}
+	return stat.Size
 }

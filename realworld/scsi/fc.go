@@ -65,13 +65,9 @@ func (k kernel) mapWWID(name string) string {
 	return kernelWWID(wwid)
 }
 
-// fcDevices finds the devices of a logical unit.
-func (k kernel) fcDevices(unit *world.LogicalUnit) (*fcFound, error) {
+// fcDevices finds the devices of a logical unit, to some of which links lead.
+func (k kernel) fcDevices(unit *world.LogicalUnit, linked map[string]bool) (*fcFound, error) {
 	entries, err := readDir(filepath.Join(k.sys, "class/block"))
-	if err != nil {
-		return nil, err
-	}
-	linked, err := k.linked(unit)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +157,11 @@ func (k kernel) linked(unit *world.LogicalUnit) (map[string]bool, error) {
 }
 
 // hasLinks reports whether the links of udev to a disk are of the one that is there by now. Since
-// systemd 251, udev makes one by the sequence number along with them; before, that is not known.
+// systemd 251, udev makes one by the sequence number along with them; before, and for devices of
+// the device mapper, that is not known.
 func (k kernel) hasLinks(name string) bool {
-	sequence, byDiskseq := attribute(k.block(name), "diskseq"), filepath.Join(k.dev, "disk/by-diskseq")
+	sequence := attribute(k.block(name), "diskseq")
+	byDiskseq := filepath.Join(k.dev, "disk/by-diskseq")
 	if _, err := os.Stat(byDiskseq); err != nil || sequence == "" || !strings.HasPrefix(name, "sd") {
 		return true
 	}
@@ -182,7 +180,11 @@ func readDir(path string) ([]os.DirEntry, error) {
 
 // findFC finds the disks of a logical unit of fibre channel, and multipath devices that have none.
 func (k kernel) findFC(unit *world.LogicalUnit) (*world.SCSIDisksFound, error) {
-	devices, err := k.fcDevices(unit)
+	linked, err := k.linked(unit)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := k.fcDevices(unit, maps.Clone(linked))
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +210,14 @@ func (k kernel) findFC(unit *world.LogicalUnit) (*world.SCSIDisksFound, error) {
 	slices.SortStableFunc(found.Paths, func(x, y world.SCSIPath) int {
 		return cmp.Compare(x.Host, y.Host)
 	})
+	// A name may have gone to another disk, and its links with it, since it was read where they lead.
+	again, err := k.linked(unit)
+	switch {
+	case err != nil:
+		return nil, err
+	case !maps.Equal(linked, again):
+		return nil, fmt.Errorf("the links of udev to %v have just changed", unit.WWIDs)
+	}
 	return found, nil
 }
 

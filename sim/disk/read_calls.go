@@ -213,13 +213,26 @@ func (d *Disk) measureFiles(call *wire.Call, req *world.MeasureFiles) {
 	measured := &world.FilesMeasured{Sizes: make([]int64, len(req.Paths))}
 	for i, p := range req.Paths {
 		measured.Sizes[i] = world.NotMeasured
-		at, err := d.resolve(call.Name, p, false)
-		if err == nil && at.node != nil && at.node.kind == world.PathFile {
-			at.node.catchUp()
-			measured.Sizes[i] = at.node.size
+		if n := d.belowWithoutLinks(call.Name, req.Dir, p); n != nil && n.kind == world.PathFile {
+			n.catchUp()
+			measured.Sizes[i] = n.size
 		}
 	}
 	call.Reply(measured)
+}
+
+// belowWithoutLinks returns what is at a path below a directory; nil if it does not exist, or if a
+// link leads to it.
+func (d *Disk) belowWithoutLinks(call, dir, p string) (n *node) {
+	for _, name := range strings.Split(p, "/") {
+		dir = path.Join(dir, name)
+		at, err := d.resolve(call, dir, false)
+		if err != nil || at.node == nil || at.node.kind == kindLink {
+			return nil
+		}
+		n = at.node
+	}
+	return n
 }
 
 func (d *Disk) readLinks(call *wire.Call, req *world.ReadLinks) {

@@ -323,18 +323,17 @@ func measuresFiles(f *folder) {
 	f.write("full", "12345")
 	f.mkdir("directory")
 	f.mustDo(&world.MakeLink{Path: f.path("link"), Target: f.path("full")})
-	names, request := []string{"full", "absent", "directory", "empty", "link", "absent/full"},
-		&world.MeasureFiles{}
-	for _, name := range names {
-		request.Paths = append(request.Paths, f.path(name))
-	}
-	result, err := f.w.Call(request)
+	f.write("directory/below", "123")
+	f.mustDo(&world.MakeLink{Path: f.path("shortcut"), Target: f.path("directory")})
+	names := []string{"full", "absent", "directory", "empty", "link", "absent/full", "directory/below",
+		"shortcut/below"}
+	result, err := f.w.Call(&world.MeasureFiles{Dir: f.path("."), Paths: names})
 	if err != nil {
 		f.Fatalf("measuring: %v", err)
 	}
 	got := result.(*world.FilesMeasured).Sizes
 	const none = world.NotMeasured
-	want := []int64{5, none, none, 0, none, none}
+	want := []int64{5, none, none, 0, none, none, 3, none}
 	f.check(slices.Equal(got, want), "the sizes of %v are %v, want %v", names, got, want)
 }
 

@@ -93,11 +93,16 @@ func TestUnusedMethodsAreNotLinked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	isComplete := false
 	for _, s := range symbols {
+		isComplete = isComplete || s.Name == "k8s.io/api/core/v1.(*Pod).Marshal"
 		if strings.Contains(s.Name, "text/template.(*state)") ||
 			strings.HasSuffix(s.Name, "ApplyConfiguration).WithName") {
 			t.Fatalf("%s is linked into the agent", s.Name)
 		}
+	}
+	if !isComplete {
+		t.Fatal("the symbols of methods are not found")
 	}
 }
 
