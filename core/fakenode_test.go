@@ -221,6 +221,8 @@ func (n *fakeNode) perform(effect any) any {
 			}
 		}
 		return listed
+	case *world.MeasureFiles:
+		return n.measureFiles(e)
 	case *world.ListMounts:
 		return &world.MountsListed{}
 	case *world.ReadLinks:
@@ -414,4 +416,19 @@ func (n *fakeNode) hostFile(path string) *world.FilesRead {
 		text += n.resolvConf
 	}
 	return &world.FilesRead{Files: []world.File{{Name: "f", Data: []byte(text)}}}
+}
+
+// measureFiles answers with the sizes of logs.
+func (n *fakeNode) measureFiles(request *world.MeasureFiles) *world.FilesMeasured {
+	measured := &world.FilesMeasured{}
+	for _, p := range request.Paths {
+		dir, size := path.Join(request.Dir, path.Dir(p)), int64(world.NotMeasured)
+		for _, entry := range n.logs[dir] {
+			if entry.Name == path.Base(p) {
+				size = entry.Size
+			}
+		}
+		measured.Sizes = append(measured.Sizes, size)
+	}
+	return measured
 }
