@@ -214,13 +214,7 @@ func (n *fakeNode) perform(effect any) any {
 		}
 		return page
 	case *world.ListDir:
-		listed := &world.DirListed{Entries: n.logs[e.Path]}
-		for _, uid := range n.podDirs {
-			if e.Path == "/var/lib/kubelet/pods" {
-				listed.Entries = append(listed.Entries, world.DirEntry{Name: uid, Directory: true})
-			}
-		}
-		return listed
+		return n.listDir(e.Path)
 	case *world.MeasureFiles:
 		return n.measureFiles(e)
 	case *world.ListMounts:
@@ -416,6 +410,17 @@ func (n *fakeNode) hostFile(path string) *world.FilesRead {
 		text += n.resolvConf
 	}
 	return &world.FilesRead{Files: []world.File{{Name: "f", Data: []byte(text)}}}
+}
+
+// listDir answers with the directories of pods, or the files of a container's logs.
+func (n *fakeNode) listDir(path string) *world.DirListed {
+	listed := &world.DirListed{Entries: n.logs[path]}
+	for _, uid := range n.podDirs {
+		if path == "/var/lib/kubelet/pods" {
+			listed.Entries = append(listed.Entries, world.DirEntry{Name: uid, Directory: true})
+		}
+	}
+	return listed
 }
 
 // measureFiles answers with the sizes of logs.
