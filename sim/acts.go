@@ -124,23 +124,25 @@ func (r *run) createWhenFree(a *plan.Act, resource world.Resource, namespace, na
 		return
 	}
 	existing := r.server.Object(resource, namespace, name)
-	isFree := existing.Resource() == ""
-	var object world.Object
-	switch {
-	case !isFree:
-	case a.Pod != "":
-		object.Pod = boundPod(r.plan.PodNamed(a.Pod))
-		object.Pod.UID = "" // the server chooses it
-	default:
+	if existing.Resource() == "" {
+		object := r.objectOf(a)
+		if object.Pod == nil || a.Rash || r.nodeTakes(object.Pod) {
+			r.adminWrite("somebody", &world.CreateObject{Object: object})
+			return
+		}
+	}
+	r.agenda.After(createRetryPeriod, func() { r.createWhenFree(a, resource, namespace, name) })
+}
+
+// objectOf returns the object that an act creates.
+func (r *run) objectOf(a *plan.Act) (object world.Object) {
+	if a.Pod == "" {
 		object, _ = r.plan.ObjectNamed(a.Object).Decode()
+		return object
 	}
-	if !isFree || object.Pod != nil && !a.Rash && !r.nodeTakes(object.Pod) {
-		r.agenda.After(createRetryPeriod, func() {
-			r.createWhenFree(a, resource, namespace, name)
-		})
-		return
-	}
-	r.adminWrite("somebody", &world.CreateObject{Object: object})
+	object.Pod = boundPod(r.plan.PodNamed(a.Pod))
+	object.Pod.UID = "" // the server chooses it
+	return object
 }
 
 // nodeTakes reports whether a scheduler may bind a pod to the node: the Node, if there is one,

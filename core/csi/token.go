@@ -72,8 +72,9 @@ func (n *Node) tokensOfOthers(v *Volume, u *Use, env *Env) (count int) {
 				tokens += len(use.Tokens.Tokens)
 			}
 		}
+		d, _ := env.driverObject(other.Driver)
 		for _, p := range other.Publications { //ordered: a maximum
-			if d, _ := env.driverObject(other.Driver); d != nil && p.UID == u.UID && p.State != "" {
+			if d != nil && p.UID == u.UID && p.State != "" {
 				tokens = max(tokens, len(d.Spec.TokenRequests))
 			}
 		}

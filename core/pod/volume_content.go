@@ -88,21 +88,24 @@ func (p *Pod) needsCertificates(env *Env) bool {
 	return env.Node.PodCertificates && env.Objects != nil && podcertificate.IsNeeded(p.Spec)
 }
 
+// volumeDirs returns where the volumes of the pod are, and nothing else.
+func (p *Pod) volumeDirs(node *Node) *volume.Pod {
+	root := path.Dir(node.PodsDir)
+	return &volume.Pod{Dir: p.dir(node), RootDir: root, DevicesDir: criconfig.DevicesDir(root),
+		BlocksDir: criconfig.BlocksDir(root)}
+}
+
 func (p *Pod) volumeView(env *Env) *volume.Pod {
-	view := &volume.Pod{
-		Spec: p.Spec, Dir: p.dir(env.Node), Objects: env.Objects,
-		MemoryBytes: env.Node.Allocatable[v1.ResourceMemory],
-		Value:       p.criPod(env).DownwardAPIFile,
-		DevicesDir:  criconfig.DevicesDir(path.Dir(env.Node.PodsDir)),
-		BlocksDir:   criconfig.BlocksDir(path.Dir(env.Node.PodsDir)),
-		RootDir:     path.Dir(env.Node.PodsDir),
-		SetupEnded: func(v *v1.Volume, took time.Duration, failed bool) {
-			p.countVolumeOperation(v, VolumeMount, took, failed, env)
-		},
-		Node:   func() (*v1.Node, bool) { return nodeObject(env) },
-		Shared: func(u csi.Use) volume.Shared { return p.sharedVolume(u, env) },
-		Disk:   func(u scsi.Use) scsi.UseState { return p.useDisk(u, env) },
+	view := p.volumeDirs(env.Node)
+	view.Spec, view.Objects = p.Spec, env.Objects
+	view.MemoryBytes = env.Node.Allocatable[v1.ResourceMemory]
+	view.Value = p.criPod(env).DownwardAPIFile
+	view.SetupEnded = func(v *v1.Volume, took time.Duration, failed bool) {
+		p.countVolumeOperation(v, VolumeMount, took, failed, env)
 	}
+	view.Node = func() (*v1.Node, bool) { return nodeObject(env) }
+	view.Shared = func(u csi.Use) volume.Shared { return p.sharedVolume(u, env) }
+	view.Disk = func(u scsi.Use) scsi.UseState { return p.useDisk(u, env) }
 	if env.Devices.Blocks != nil {
 		view.UseDevice = func(volume string) { env.Devices.Blocks.Use(p.UID, volume) }
 	}

@@ -1,12 +1,10 @@
 package pod
 
 import (
-	"path"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
-	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/volume"
 )
@@ -23,6 +21,5 @@ func (p *Pod) MeasuredVolume(v *v1.Volume, node *Node) (request any, use *csi.Us
 	if p.Storage.Unmounted || !volume.IsBacked(v) {
 		return nil, nil
 	}
-	return p.Storage.Volumes.Measured(v.Name, &volume.Pod{Dir: p.dir(node),
-		RootDir: path.Dir(node.PodsDir), BlocksDir: criconfig.BlocksDir(path.Dir(node.PodsDir))})
+	return p.Storage.Volumes.Measured(v.Name, p.volumeDirs(node))
 }

@@ -258,7 +258,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case d.Marked:
 		d.Marked, d.Taken, d.MarkedID = false, false, ""
 	default:
-		d.MayExist, d.RemovedOnce, d.Undo, d.Setup = false, false, Undo{}, Setup{}
+		d.MayExist, d.Undo, d.Setup = false, Undo{}, Setup{}
 	}
 }
 

@@ -466,7 +466,7 @@ func (v *Volume) hostPathOf(spec *v1.Volume, dir string, body any) string {
 
 // Measured returns how the usage of a volume that is set up is measured: by an operation on its
 // file system or its device, or by its CSI driver. Neither: it is not measured, as a hostPath. Of a
-// device the size is known alone, at the file to which it is bound for the pod (NewMetricsBlock in
+// device only the size is known, at the file to which it is bound for the pod (NewMetricsBlock in
 // pkg/volume).
 func (s *Set) Measured(name string, pod *Pod) (request any, use *csi.Use) {
 	v := s.find(name)

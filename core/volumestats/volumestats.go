@@ -1,6 +1,6 @@
 // Package volumestats measures the usage and health of volumes that storage backs: those of CSI
 // drivers, which the driver is asked for, and those of the kinds local, nfs, iscsi and fc, of which
-// the file system is; of volumeMode Block, the size of the device is known alone.
+// the file system is; of volumeMode Block, only the size of the device is known.
 // (Volumes that the node itself fills are measured where their limits are, in package
 // localstorage.)
 //

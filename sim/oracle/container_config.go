@@ -59,8 +59,8 @@ func (*containerConfig) checkFact(m *model, f *truth.Fact) *finding {
 	mayLackRequest := len(p.specs) > 1 && m.faultPossible("ReadFiles", p.firstDesiredAt, f.Time)
 	problem := ""
 	for _, spec := range p.specsAndAllocations() {
-		c := containerOf(spec, f.Container)
-		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
+		c := m.createdFrom(spec, f)
+		if c == nil {
 			continue
 		}
 		if p.spec == nil && m.volumes.hasNewerClaim(spec, p.removedAt) {

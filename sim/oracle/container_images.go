@@ -25,8 +25,8 @@ func (*images) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	var problem *finding
 	for _, spec := range p.specs {
-		c := containerOf(spec, f.Container)
-		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
+		c := m.createdFrom(spec, f)
+		if c == nil {
 			continue
 		}
 		if problem = m.checkImages(spec, c, f); problem == nil {

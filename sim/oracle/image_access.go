@@ -31,8 +31,8 @@ func (*imageAccess) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	var problem *finding
 	for _, spec := range p.specs {
-		c := containerOf(spec, f.Container)
-		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
+		c := m.createdFrom(spec, f)
+		if c == nil {
 			continue
 		}
 		refused := slices.DeleteFunc(p.imagesOf(spec, c), func(ref string) bool {

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/dump"
+
+	"seedlet.dev/sim/truth"
 )
 
 // What the node agent has to write under the names of the kubelet. These are the judge's own
@@ -53,6 +55,16 @@ func (m *model) hashOf(c *v1.Container) string {
 		m.hashes[key] = hash
 	}
 	return hash
+}
+
+// createdFrom returns the container of a spec from which a container was created; nil if the spec
+// has none, or one with another image.
+func (m *model) createdFrom(spec *v1.Pod, f *truth.Fact) *v1.Container {
+	c := containerOf(spec, f.Container)
+	if c == nil || f.Annotations[annotationHash] != m.hashOf(c) {
+		return nil
+	}
+	return c
 }
 
 // namedImage is what the hash of a container depends on.

@@ -61,8 +61,8 @@ func (m *model) mustBeReadOnly(f *truth.Fact, mount truth.Mount) bool {
 		return false
 	}
 	for _, spec := range pod.specs {
-		c := containerOf(spec, f.Container)
-		if c == nil || f.Annotations[annotationHash] != containerHash(c) {
+		c := m.createdFrom(spec, f)
+		if c == nil {
 			continue
 		}
 		for i := range c.VolumeMounts {

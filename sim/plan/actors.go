@@ -121,17 +121,23 @@ func (g *generator) addRecreations(a *ActorRange) {
 // addFinalizerActs adds the deletion of a pod that a finalizer keeps at the API server, perhaps
 // until long after the agent has stopped it. Another pod of the name may follow.
 func (g *generator) addFinalizerActs(p *Pod, at Duration, a *ActorRange, r *rand.Rand) {
-	patch := func(finalizers any) map[string]any {
-		return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}
-	}
-	g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: patch([]any{"sim.seedlet.dev/keep"})})
+	g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: finalizerPatch(true)})
 	at += Duration(a.Interval.draw(r))
 	g.addAct(at, Act{Verb: VerbDelete, Pod: p.Name})
 	at += Duration(2 * a.Interval.draw(r))
-	g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: patch(nil)})
+	g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: finalizerPatch(false)})
 	if r.IntN(2) == 0 {
 		g.addAct(at, Act{Verb: VerbCreate, Pod: p.Name}) // waits until the pod is removed
 	}
+}
+
+// finalizerPatch gives a pod a finalizer, or takes it away.
+func finalizerPatch(kept bool) map[string]any {
+	var finalizers any
+	if kept {
+		finalizers = []any{"sim.seedlet.dev/keep"}
+	}
+	return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}
 }
 
 // addMirrorActs adds deletions and changes of the mirrors of static pods.

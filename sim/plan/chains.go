@@ -9,8 +9,6 @@ import (
 // agent is at the one before.
 func (g *generator) addChains(a *ActorRange) {
 	g.forEachPod("chains", a.Chains, func(p Pod, at Duration, r *rand.Rand) {
-		keep := map[string]any{"metadata": map[string]any{"finalizers": []any{"sim.seedlet.dev/keep"}}}
-		release := map[string]any{"metadata": map[string]any{"finalizers": nil}}
 		kept := false
 		for n := range 3 + r.IntN(5) {
 			act := Act{Verb: VerbDelete, Pod: p.Name}
@@ -29,17 +27,14 @@ func (g *generator) addChains(a *ActorRange) {
 			case 7:
 				act.Verb, act.Container = VerbDebug, "debug"
 			case 8:
-				act.Verb, act.Patch = VerbPatch, keep
-				if kept {
-					act.Patch = release
-				}
 				kept = !kept
+				act.Verb, act.Patch = VerbPatch, finalizerPatch(kept)
 			}
 			g.addAct(at, act)
 			at += g.untilNextDeed(a, r)
 		}
 		if kept {
-			g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: release})
+			g.addAct(at, Act{Verb: VerbPatch, Pod: p.Name, Patch: finalizerPatch(false)})
 		}
 	})
 }

@@ -103,7 +103,7 @@ func (g *generator) addHostileDeletion(pod *Pod, group *PodGroup, at Duration) b
 		return false
 	}
 	at += Duration(group.Hostile.Stays.draw(g.stream("stay of " + pod.Name)))
-	g.addAct(min(at, g.plan.Spec.Duration), Act{Verb: VerbDelete, Pod: pod.Name})
+	g.addAct(at, Act{Verb: VerbDelete, Pod: pod.Name})
 	return true
 }
 
