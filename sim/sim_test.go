@@ -116,8 +116,8 @@ func checkHolds(t *testing.T, s *plan.Scenario, seed uint64, verdict *sim.Verdic
 // TestDeterminism compares two runs of the first seeds of each scenario. The second runs of the
 // first ones have restores from snapshots.
 const (
-	deterministicSeeds = 3
-	restoredSeeds      = 2
+	deterministicSeeds = 2
+	restoredSeeds      = 1
 )
 
 // breakDown panics as an oracle with a bug does.

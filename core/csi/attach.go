@@ -273,7 +273,7 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 	}
 	for _, name := range node.Status.VolumesInUse {
 		driver, _, _ := strings.Cut(strings.TrimPrefix(string(name), uniquePrefix), "^")
-		if n.Volumes[string(name)] == nil && n.hides(driver, nil) {
+		if n.hides(driver, n.Volumes[string(name)]) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/world"
 )
 
@@ -75,6 +77,28 @@ func TestUnreadableVolumesStayInUse(t *testing.T) {
 	if !known || len(got) != 1 || got[0] != "kubernetes.io/csi/other^hidden" {
 		t.Errorf("in use %q, known %v", got, known)
 	}
+}
+
+// So it does of a volume that was to be staged once more, for a pod that has ended meanwhile.
+func TestUnreadableVolumeOfEndedPodStaysInUse(t *testing.T) {
+	n := newNode(t).run().register()
+	n.need(use("a"))
+	n.attach()
+	n.run()
+	name := v1.UniqueVolumeName(UniqueName(driverName, "h1"))
+	n.unreadable = map[string]bool{n.node.Dir + "/" + driverName: true}
+	n.restart().register()
+	n.fail["WriteFile"] = &failure{err: world.Errorf(world.KindExhausted, "WriteFile", "full"), times: 9}
+	n.need(use("a"))
+	n.end("a")
+	if got, _ := n.node.VolumesInUse(n.object, n.env()); !slices.Contains(got, name) {
+		t.Errorf("in use %q, although the volume may be staged", got)
+	}
+	n.unreadable = nil
+	if n.wait(10 * time.Minute); len(n.object.Status.VolumesInUse) > 0 {
+		t.Errorf("in use %q in the end", n.object.Status.VolumesInUse)
+	}
+	n.expectClean()
 }
 
 // A pod and its volume do not wait for a directory that has nothing to do with them, also if their

@@ -36,6 +36,9 @@ type Resize struct {
 
 	// Decided is the newest generation whose resources were allocated or denied.
 	Decided int64 `json:"decided,omitempty"`
+	// ReportedEarlier is the generation that an earlier agent has reported, if it is older than that
+	// of Spec: it is not known yet whether the pod has the resources of Spec. Nil otherwise.
+	ReportedEarlier *int64 `json:"reportedEarlier,omitempty"`
 
 	// MakingRoom is set while other pods are preempted for Desired: what becomes free is reserved
 	// for it.
@@ -141,12 +144,20 @@ func (p *Pod) setSpec(object *v1.Pod, recorded *allocation.Resources, now time.T
 // ObservedGeneration returns the newest generation that the status of the pod is about. One that
 // asks for other resources is not observed before these are allocated or denied: until then, no
 // condition says that the resize is not complete. A kubelet decides on it before it syncs the pod
-// (HandlePodUpdates in pkg/kubelet/kubelet.go).
+// (HandlePodUpdates in pkg/kubelet/kubelet.go). Nor is one that an earlier agent has not reported,
+// until it is known whether containers that run have what it asks for.
 func (p *Pod) ObservedGeneration() int64 {
-	if r := &p.Resize; p.Stage == Syncing && (r.Desired != nil || r.Granted != nil) {
-		return r.Decided
+	observed, r := p.Spec.Generation, &p.Resize
+	if p.Stage != Syncing {
+		return observed
 	}
-	return p.Spec.Generation
+	if r.Desired != nil || r.Granted != nil {
+		observed = r.Decided
+	}
+	if r.ReportedEarlier != nil && r.InProgress == nil && p.HasLiveContainers() {
+		observed = min(observed, *r.ReportedEarlier)
+	}
+	return observed
 }
 
 // createdResources returns the resources of a pod that may have been resized, if the record of what
@@ -183,7 +194,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 		r.Desired = source
 	}
 	r.InProgress = &ResizeState{Generation: generation, Since: env.Effects.Now()}
-	r.Decided = generation
+	r.Decided, r.ReportedEarlier = generation, nil
 	r.Failures, r.NotBefore = 0, time.Time{}
 	p.recordEvent(env, "", normal, "ResizeStarted", "%s",
 		resizeMessage("Pod resize started", p.Spec, generation, ""))
@@ -195,7 +206,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 func (p *Pod) DenyResize(reason, message string, env *Env) (changed bool) {
 	r := &p.Resize
 	state := ResizeState{reason, message, r.Desired.Generation, env.Effects.Now()}
-	r.Decided = state.Generation
+	r.Decided, r.ReportedEarlier = state.Generation, nil
 	isNew := true
 	if old := r.Pending; old != nil {
 		isNew = old.Reason != reason || old.Generation != state.Generation
@@ -221,8 +232,10 @@ func (p *Pod) recallResize(now time.Time) {
 	if IsTerminal(p.Spec.Status.Phase) {
 		return
 	}
-	if p.Resize.Desired != nil {
-		p.Resize.Decided = p.Spec.Status.ObservedGeneration
+	if reported := p.Spec.Status.ObservedGeneration; p.Resize.Desired != nil {
+		p.Resize.Decided = reported
+	} else if reported != 0 && reported < p.Spec.Generation {
+		p.Resize.ReportedEarlier = &reported
 	}
 	for _, c := range p.Spec.Status.Conditions {
 		state := &ResizeState{c.Reason, c.Message, c.ObservedGeneration, now}
@@ -463,7 +476,8 @@ func (p *Pod) syncResources(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 		}
 		return issued
 	}
-	if r.Failures, r.NotBefore = 0, (time.Time{}); r.InProgress != nil {
+	r.Failures, r.NotBefore, r.ReportedEarlier = 0, time.Time{}, nil
+	if r.InProgress != nil {
 		p.recordEvent(env, "", normal, "ResizeCompleted", "%s",
 			resizeMessage("Pod resize completed", p.Spec, r.InProgress.Generation, ""))
 		r.InProgress, r.HeldAsWhole = nil, nil

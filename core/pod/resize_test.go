@@ -1201,3 +1201,28 @@ func TestObservedGenerationOfEarlierAgent(t *testing.T) {
 		}
 	}
 }
+
+// An agent that is started again does not say that a resize is complete which the one before it may
+// not have carried out: the cgroup of the pod is set first.
+func TestUnreportedGenerationOfEarlierAgent(t *testing.T) {
+	for _, isReported := range []bool{false, true} {
+		r := newResizeHarness(t, "1", "100Mi")
+		object := r.pod.Spec.DeepCopy()
+		object.Generation, object.Status.ObservedGeneration = 3, 2
+		if isReported {
+			object.Status.ObservedGeneration = 3
+		}
+		recorded := allocation.Of(object)
+		r.pod.Spec, r.pod.Cgroup, r.pod.Resize = nil, Cgroup{}, Resize{}
+		r.pod.setSpec(object, &recorded, r.now)
+		r.inspected()
+		r.planAt(0)
+		if got, want := r.pod.ObservedGeneration(), object.Status.ObservedGeneration; got != want {
+			t.Errorf("before the cgroup is set: generation %d, want %d", got, want)
+		}
+		r.expect("pod 100")
+		if got := r.pod.ObservedGeneration(); got != 3 {
+			t.Errorf("once the cgroup is set: generation %d, want 3", got)
+		}
+	}
+}

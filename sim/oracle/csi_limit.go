@@ -60,9 +60,11 @@ func (c *csiModel) applyAttachment(f *truth.Fact) {
 }
 
 // fullOf returns when a volume could not be attached because the node has too many.
-func (m *model) fullOf(name csiName) csiFull {
-	attachment := sha256.Sum256([]byte(name.handle + name.driver + m.opts.NodeName))
-	return m.csi.full[fmt.Sprintf("csi-%x", attachment)]
+func (m *model) fullOf(name csiName) csiFull { return m.csi.full[m.attachmentName(name)] }
+
+// attachmentName returns the name of the attachment of a volume to the node.
+func (m *model) attachmentName(name csiName) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(name.handle+name.driver+m.opts.NodeName)))
 }
 
 // isLimitMutable reports whether a driver may change how many volumes the node can have.

@@ -35,6 +35,8 @@ const (
 	// certificateBound is how long a step towards a certificate may take without a fault, also after
 	// the back-off of one that has failed.
 	certificateBound = 4 * time.Minute
+	// slowKeyBound is how long an agent waits for an RSA key that is never made.
+	slowKeyBound = 10 * time.Minute
 	// renewalJitter is how much later than renewAt an agent may begin.
 	renewalJitter = 5 * time.Minute
 	// requestGoneBound is after what time a request that was deleted is made again.
@@ -205,7 +207,13 @@ func (o *podCertificates) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 			if len(chain) == 0 {
 				return nil // checkVolumes has found that
 			}
-			return m.findOutdated(p, source, m.certificates.issued(source, chain[0]), now)
+			have := m.certificates.issued(source, chain[0])
+			finding := m.findOutdated(p, source, have, now)
+			if finding != nil && strings.HasPrefix(projection.KeyType, "RSA") &&
+				m.faultPossible("MakeKey", now.Add(-certificateBound-slowKeyBound), now) {
+				return nil
+			}
+			return finding
 		})
 		if problem != nil {
 			return problem

@@ -199,7 +199,30 @@ func TestPodCertificates(t *testing.T) {
 func TestPodCertificatesAreRenewed(t *testing.T) {
 	const name = "pod-certificates"
 	_, otherChain := credential(2)
+	loseKeyAfter := func(c *certificateScript, minutes float64, keyType string) {
+		volume := &c.model.pods["u1"].spec.Spec.Volumes[0] // its first key is another one
+		volume.Projected.Sources[0].PodCertificate.KeyType = keyType
+		lost := c.now.Add(time.Duration(minutes * float64(time.Minute)))
+		c.model.opts.FaultPossible = func(call string, from, to time.Time) bool {
+			return call == "MakeKey" && !lost.Before(from) && !lost.After(to)
+		}
+	}
 	runCases(t, []testCase{
+		{"the key was lost, which is made at once", name, withCertificates(func(c *certificateScript) {
+			c.issueFirst()
+			loseKeyAfter(c, 12, "ED25519")
+			c.after(20)
+		})},
+		{"an RSA key was lost", "", withCertificates(func(c *certificateScript) {
+			c.issueFirst()
+			loseKeyAfter(c, 12, "RSA3072")
+			c.after(25)
+		})},
+		{"an RSA key was lost long ago", name, withCertificates(func(c *certificateScript) {
+			c.issueFirst()
+			loseKeyAfter(c, 12, "RSA3072")
+			c.after(27)
+		})},
 		{"not renewed", name, withCertificates(func(c *certificateScript) {
 			c.issueFirst()
 			c.after(20)

@@ -9,9 +9,9 @@ import (
 )
 
 // storageReads fires when the agent reads a claim, a persistent volume or an attachment too often.
-// It may read one that a pod waits for with a back-off, and one that a pod has once in a while. The
-// author of a pod decides how many of them there are, and none may take the rate of requests from
-// the others.
+// It may read one that a pod waits for with a back-off, and one that a pod has once in a while; each
+// pod waits by itself for an attachment. The author of a pod decides how many of them there are, and
+// none may take the rate of requests from the others.
 type storageReads struct{}
 
 func (*storageReads) describe() Entry {
@@ -87,10 +87,31 @@ func (s *Set) storageAsked(now time.Time, request any) {
 	})
 	reads = append(reads, now)
 	r.reads[key] = reads
-	if most := readsMax * (1 + len(inWindow(r.changed[key], now))); len(reads) > most {
+	most := readsMax * (1 + len(inWindow(r.changed[key], now)))
+	if get.Resource == world.ResourceAttachments && len(reads) > most {
+		most *= s.model.countAttached(get.Name, now)
+	}
+	if len(reads) > most {
 		s.report(&storageReads{}, findingf("%s %s was read %d times within %v", get.Resource, get.Name,
 			len(reads), now.Sub(reads[0]).Round(time.Millisecond)), now)
 	}
+}
+
+// countAttached counts the pods that may wait for an attachment within readWindow. Each waits for it
+// by itself, and again after each attempt to mount its volume (GenerateMountVolumeFunc in
+// pkg/volume/util/operationexecutor/operation_generator.go).
+func (m *model) countAttached(attachment string, now time.Time) (n int) {
+	for _, p := range m.podsInOrder {
+		if p.spec == nil && p.removedAt.Before(now.Add(-readWindow)) || len(p.specs) == 0 {
+			continue
+		}
+		if slices.ContainsFunc(m.csiUses(p.newestSpec()), func(use csiUse) bool {
+			return m.attachmentName(use.csiName) == attachment
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 // inWindow returns those of some times, oldest first, that are within readWindow before another.

@@ -57,3 +57,42 @@ func TestStorageReads(t *testing.T) {
 		}},
 	})
 }
+
+// Each pod that has a volume waits for its attachment by itself.
+func TestReadsOfAttachments(t *testing.T) {
+	attachment := func(s *script, users ...string) string {
+		for _, uid := range users {
+			p := spec(uid, v1.RestartPolicyAlways, "app")
+			p.Name = uid
+			p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+				Cinder: &v1.CinderVolumeSource{VolumeID: "disk"}}}}
+			s.setDesired(p)
+		}
+		return s.model.attachmentName(csiName{cinderDriver, "disk"})
+	}
+	read := func(s *script, name string, times int) {
+		for range times {
+			s.wait(1)
+			s.storageAsked(s.now, &world.GetObject{Resource: world.ResourceAttachments, Name: name})
+		}
+	}
+	const name = "storage-reads"
+	runCases(t, []testCase{
+		{"an attachment, by two pods", "", func(s *script) {
+			read(s, attachment(s, "u1", "u2"), 20)
+		}},
+		{"an attachment, by one pod", name, func(s *script) {
+			read(s, attachment(s, "u1"), 11)
+		}},
+		{"an attachment, by a pod that is there and one that has gone", name, func(s *script) {
+			attachment := attachment(s, "u1", "u2")
+			s.PodNoLongerDesired(s.now, "u2")
+			s.wait(61)
+			read(s, attachment, 11)
+		}},
+		{"an attachment of another volume", name, func(s *script) {
+			attachment(s, "u1", "u2")
+			read(s, s.model.attachmentName(csiName{cinderDriver, "other"}), 11)
+		}},
+	})
+}
