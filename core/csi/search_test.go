@@ -88,7 +88,8 @@ func TestUnreadableVolumeOfEndedPodStaysInUse(t *testing.T) {
 	name := v1.UniqueVolumeName(UniqueName(driverName, "h1"))
 	n.unreadable = map[string]bool{n.node.Dir + "/" + driverName: true}
 	n.restart().register()
-	n.fail["WriteFile"] = &failure{err: world.Errorf(world.KindExhausted, "WriteFile", "full"), times: 9}
+	full := world.Errorf(world.KindExhausted, "WriteFile", "full")
+	n.fail["WriteFile"] = &failure{err: full, times: 9}
 	n.need(use("a"))
 	n.end("a")
 	if got, _ := n.node.VolumesInUse(n.object, n.env()); !slices.Contains(got, name) {

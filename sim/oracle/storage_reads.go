@@ -9,9 +9,9 @@ import (
 )
 
 // storageReads fires when the agent reads a claim, a persistent volume or an attachment too often.
-// It may read one that a pod waits for with a back-off, and one that a pod has once in a while; each
-// pod waits by itself for an attachment. The author of a pod decides how many of them there are, and
-// none may take the rate of requests from the others.
+// It may read one that a pod waits for with a back-off, and one that a pod has once in a while.
+// Each pod waits by itself for an attachment. The author of a pod decides how many there are of
+// them, and none may take the rate of requests from the others.
 type storageReads struct{}
 
 func (*storageReads) describe() Entry {
@@ -97,8 +97,8 @@ func (s *Set) storageAsked(now time.Time, request any) {
 	}
 }
 
-// countAttached counts the pods that may wait for an attachment within readWindow. Each waits for it
-// by itself, and again after each attempt to mount its volume (GenerateMountVolumeFunc in
+// countAttached counts the pods that may wait for an attachment within readWindow. Each waits for
+// itself, and again after each attempt to mount its volume (GenerateMountVolumeFunc in
 // pkg/volume/util/operationexecutor/operation_generator.go).
 func (m *model) countAttached(attachment string, now time.Time) (n int) {
 	for _, p := range m.podsInOrder {
