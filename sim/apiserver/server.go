@@ -166,6 +166,4 @@ func (s *Server) Object(r world.Resource, namespace, name string) world.Object {
 
 // Objects returns all objects of a resource, sorted by namespace and name. They must not be
 // modified.
-func (s *Server) Objects(r world.Resource) []world.Object {
-	return s.store.list(r, func(*world.Object) bool { return true })
-}
+func (s *Server) Objects(r world.Resource) []world.Object { return s.store.list(r) }

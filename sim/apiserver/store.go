@@ -19,8 +19,11 @@ import (
 
 // store holds the objects and the history of their changes. Stored objects are never modified.
 type store struct {
-	objects     map[key]world.Object
-	keys        []key  // of the objects, in their order
+	objects map[key]world.Object
+	keys    []key // of the objects, in their order
+	// lists are all objects of a resource, in their order, as list has returned them since the last
+	// change of any.
+	lists       map[world.Resource][]world.Object
 	version     uint64 // of the newest change
 	changes     []change
 	oldestKnown uint64 // earlier changes have been dropped from the history
@@ -37,7 +40,10 @@ type change struct {
 	before, after world.Object
 }
 
-func newStore() store { return store{objects: map[key]world.Object{}, version: 100} }
+func newStore() store {
+	return store{objects: map[key]world.Object{}, lists: map[world.Resource][]world.Object{},
+		version: 100}
+}
 
 func keyOf(o *world.Object) key {
 	r, m := o.Meta()
@@ -49,18 +55,22 @@ func (k key) compare(other key) int {
 		strings.Compare(k.namespace, other.namespace), strings.Compare(k.name, other.name))
 }
 
-// list returns the objects of a resource that match, by namespace and name.
-func (st *store) list(r world.Resource, matches func(*world.Object) bool) []world.Object {
-	list := []world.Object{}
+// list returns the objects of a resource, by namespace and name. The list must not be modified.
+func (st *store) list(r world.Resource) []world.Object {
+	list, isKnown := st.lists[r]
+	if isKnown {
+		return list
+	}
+	list = []world.Object{}
 	first, _ := slices.BinarySearchFunc(st.keys, key{resource: r}, key.compare)
 	for _, k := range st.keys[first:] {
 		if k.resource != r {
 			break
 		}
-		if o := st.objects[k]; matches(&o) {
-			list = append(list, o)
-		}
+		list = append(list, st.objects[k])
 	}
+	list = slices.Clip(list)
+	st.lists[r] = list
 	return list
 }
 
@@ -70,6 +80,7 @@ func (st *store) setObject(k key, o world.Object) {
 		st.keys = slices.Insert(st.keys, i, k)
 	}
 	st.objects[k] = o
+	delete(st.lists, k.resource)
 }
 
 // deleteObject removes an object.
@@ -78,6 +89,7 @@ func (st *store) deleteObject(k key) {
 		st.keys = slices.Delete(st.keys, i, i+1)
 	}
 	delete(st.objects, k)
+	delete(st.lists, k.resource)
 }
 
 // put stores the new version of an object. If the object is unchanged it stores nothing and sends

@@ -77,9 +77,8 @@ func (s *Server) serveWatch(w *watcher, outcome wire.Outcome) {
 	}
 	w.open, w.failures, w.lastArrival = true, 0, time.Time{}
 	if w.delivered == 0 || w.reportedError != nil || w.delivered+1 < s.store.oldestKnown {
-		list := s.store.list(w.target.Resource, func(o *world.Object) bool {
-			return s.isWatched(w, o)
-		})
+		list := slices.DeleteFunc(slices.Clone(s.store.list(w.target.Resource)),
+			func(o world.Object) bool { return !s.isWatched(w, &o) })
 		s.send(w, s.store.version, outcome, &world.ObjectsListed{Watch: w.id, Objects: list})
 		w.sent = s.store.version
 		return
