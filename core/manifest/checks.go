@@ -59,6 +59,12 @@ func (v *validator) exactlyOne(p *field.Path, what string, given ...bool) {
 	}
 }
 
+func (v *validator) required(p *field.Path, value string) {
+	if value == "" {
+		v.add(field.Required(p, ""))
+	}
+}
+
 // relativePath checks a path that has to stay below a directory.
 func (v *validator) relativePath(p *field.Path, value string) {
 	if path.IsAbs(value) {

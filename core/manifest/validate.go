@@ -144,9 +144,7 @@ func (v *validator) checkDnsConfig(c *v1.PodDNSConfig, p *field.Path) {
 		v.invalid(p.Child("searches"), len(c.Searches), "must not be longer than 2048 together")
 	}
 	for i, option := range c.Options {
-		if option.Name == "" {
-			v.add(field.Required(p.Child("options").Index(i).Child("name"), ""))
-		}
+		v.required(p.Child("options").Index(i).Child("name"), option.Name)
 	}
 }
 

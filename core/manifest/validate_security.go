@@ -62,9 +62,7 @@ func (v *validator) checkPodSecurity(s *v1.PodSecurityContext, p *field.Path) {
 	names := map[string]bool{}
 	for i, sysctl := range s.Sysctls {
 		q := p.Child("sysctls").Index(i).Child("name")
-		if sysctl.Name == "" {
-			v.add(field.Required(q, ""))
-		}
+		v.required(q, sysctl.Name)
 		v.noParent(q, sysctl.Name)
 		v.unique(q, sysctl.Name, names)
 	}

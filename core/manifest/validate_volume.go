@@ -44,9 +44,7 @@ func (v *validator) checkVolumeSource(s *v1.VolumeSource, p *field.Path) {
 		v.checkEmptyDir(s.EmptyDir, p.Child("emptyDir"))
 	}
 	if s.NFS != nil {
-		if s.NFS.Server == "" {
-			v.add(field.Required(p.Child("nfs", "server"), ""))
-		}
+		v.required(p.Child("nfs", "server"), s.NFS.Server)
 		if !path.IsAbs(s.NFS.Path) {
 			v.invalid(p.Child("nfs", "path"), s.NFS.Path, "must be an absolute path")
 		}
@@ -55,9 +53,7 @@ func (v *validator) checkVolumeSource(s *v1.VolumeSource, p *field.Path) {
 		v.add(field.Required(p.Child("csi", "driver"), ""))
 	}
 	if s.Image != nil {
-		if s.Image.Reference == "" {
-			v.add(field.Required(p.Child("image", "reference"), ""))
-		}
+		v.required(p.Child("image", "reference"), s.Image.Reference)
 		oneOf(v, p.Child("image", "pullPolicy"), s.Image.PullPolicy,
 			v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 	}
@@ -68,12 +64,11 @@ func (v *validator) checkVolumeSource(s *v1.VolumeSource, p *field.Path) {
 	if s.Projected != nil {
 		v.checkProjected(s.Projected, p.Child("projected"))
 	}
+	v.checkStorage(s, p)
 }
 
 func (v *validator) checkHostPath(s *v1.HostPathVolumeSource, p *field.Path) {
-	if s.Path == "" {
-		v.add(field.Required(p.Child("path"), ""))
-	}
+	v.required(p.Child("path"), s.Path)
 	v.noParent(p.Child("path"), s.Path)
 	oneOf(v, p.Child("type"), *s.Type, v1.HostPathUnset, v1.HostPathDirectoryOrCreate,
 		v1.HostPathDirectory, v1.HostPathFileOrCreate, v1.HostPathFile, v1.HostPathSocket,
@@ -112,18 +107,14 @@ func (v *validator) checkTrustBundle(s *v1.ClusterTrustBundleProjection, p *fiel
 	if s.Name != nil && s.LabelSelector != nil {
 		v.add(field.Forbidden(p.Child("labelSelector"), "only with signerName"))
 	}
-	if s.Path == "" {
-		v.add(field.Required(p.Child("path"), ""))
-	}
+	v.required(p.Child("path"), s.Path)
 	v.relativePath(p.Child("path"), s.Path)
 }
 
 func (v *validator) checkDownwardFiles(files []v1.DownwardAPIVolumeFile, p *field.Path) {
 	for i, file := range files {
 		q := p.Index(i)
-		if file.Path == "" {
-			v.add(field.Required(q.Child("path"), ""))
-		}
+		v.required(q.Child("path"), file.Path)
 		v.relativePath(q.Child("path"), file.Path)
 		if strings.HasPrefix(file.Path, "..") {
 			v.invalid(q.Child("path"), file.Path, "must not begin with '..'")
@@ -140,9 +131,7 @@ func (v *validator) checkDownwardFiles(files []v1.DownwardAPIVolumeFile, p *fiel
 		}
 		if file.ResourceFieldRef != nil {
 			v.checkResourceFieldRef(file.ResourceFieldRef, q.Child("resourceFieldRef"))
-			if file.ResourceFieldRef.ContainerName == "" {
-				v.add(field.Required(q.Child("resourceFieldRef", "containerName"), ""))
-			}
+			v.required(q.Child("resourceFieldRef", "containerName"), file.ResourceFieldRef.ContainerName)
 		}
 	}
 }
@@ -181,14 +170,7 @@ func (v *validator) checkMounts(c *v1.Container, p *field.Path) {
 				"Bidirectional is only for privileged containers"))
 		}
 	}
-	for i, device := range c.VolumeDevices {
-		if !v.static {
-			break
-		}
-		// Devices come from persistent volume claims, which a static pod cannot have.
-		v.add(field.Forbidden(p.Child("volumeDevices").Index(i),
-			"no volume of a static pod is a block device: "+device.Name))
-	}
+	v.checkDevices(c, places, p)
 }
 
 func (v *validator) checkMount(mount *v1.VolumeMount, p *field.Path) {
@@ -198,9 +180,7 @@ func (v *validator) checkMount(mount *v1.VolumeMount, p *field.Path) {
 	case v.volumes[mount.Name] == nil:
 		v.add(field.NotFound(p.Child("name"), mount.Name))
 	}
-	if mount.MountPath == "" {
-		v.add(field.Required(p.Child("mountPath"), ""))
-	}
+	v.required(p.Child("mountPath"), mount.MountPath)
 	if strings.Contains(mount.MountPath, ":") {
 		v.invalid(p.Child("mountPath"), mount.MountPath, "must not contain ':'")
 	}
