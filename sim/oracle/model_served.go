@@ -134,9 +134,9 @@ func (m *model) containerStatusProblem(name string, c *container, ready bool, se
 		case m.servedRun(status) != c:
 			return fmt.Sprintf("container %s is served with id %.23q, the newest is %.12s (#%d)",
 				name, status.ContainerID, c.id, c.attempt)
-		case status.RestartCount != int32(c.attempt):
+		case status.RestartCount != c.countedRestarts():
 			return fmt.Sprintf("container %s is served with restart count %d, it is %d", name,
-				status.RestartCount, c.attempt)
+				status.RestartCount, c.countedRestarts())
 		case status.Ready != ready && !m.isReadinessExcused(c, status.Ready):
 			return fmt.Sprintf("container %s is served with ready %t, it is %t", name,
 				status.Ready, ready)
@@ -164,6 +164,15 @@ func exitCauseOf(c *container) string {
 		return truth.CauseSelf
 	}
 	return c.exitCause
+}
+
+// countedRestarts returns the restart count of a run: that with which it was created. It is greater
+// than the attempt if a later run was removed by hand of which the API server knows.
+func (c *container) countedRestarts() int32 {
+	if c.restartCount >= 0 {
+		return c.restartCount
+	}
+	return int32(c.attempt)
 }
 
 // expectedPhase returns the phase that a pod should be served with; empty if several are right.
