@@ -17,8 +17,8 @@ const (
 )
 
 // loadConfig reads the configuration file and merges the drop-in files over it. Either may be
-// empty.
-func loadConfig(file, dir string) (*config.Loaded, error) {
+// empty. Gates are those of the command line.
+func loadConfig(file, dir string, gates map[string]bool) (*config.Loaded, error) {
 	var base *config.File
 	if file != "" {
 		read, err := readConfig(file)
@@ -34,7 +34,7 @@ func loadConfig(file, dir string) (*config.Loaded, error) {
 			return nil, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
-	return config.Load(base, dropIns)
+	return config.Load(base, dropIns, gates)
 }
 
 // readDropIns reads the *.conf files of a directory and its subdirectories, in the order of

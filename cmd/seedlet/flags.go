@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ type flags struct {
 // settings are the agent's configuration after files and flags were read.
 type settings struct {
 	config           *kubeletconfig.KubeletConfiguration // with defaults, validated
+	fileWarnings     []string                            // what is odd in the files, a line each
 	warnings         []string                            // for the operator, a line each
 	rootDir          string                              // absolute
 	linksDir         string                              // absolute
@@ -61,15 +63,16 @@ type settings struct {
 
 // commandLine is the agent's set of flags, and what they are bound to.
 type commandLine struct {
-	set   *pflag.FlagSet
-	flags flags
-	help  bool
+	set    *pflag.FlagSet
+	flags  flags
+	config *kubeletconfig.KubeletConfiguration
+	help   bool
 }
 
 // newCommandLine returns the flags, with the values of a configuration as defaults. An underscore
 // in the name of a flag counts as a hyphen, as for the kubelet.
 func newCommandLine(c *kubeletconfig.KubeletConfiguration) *commandLine {
-	line := &commandLine{set: pflag.NewFlagSet("seedlet", pflag.ContinueOnError)}
+	line := &commandLine{set: pflag.NewFlagSet("seedlet", pflag.ContinueOnError), config: c}
 	line.set.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	line.flags.addTo(line.set)
 	addConfigFlags(line.set, c)
@@ -121,21 +124,29 @@ func addCollectionFlags(flags *pflag.FlagSet) {
 
 const oneRunStays = "one run that has exited stays of each container, for its log"
 
-// readSettings reads the command line and the configuration files. It returns no settings if the
-// command line asks for help or for the version only, which have been printed then.
-func readSettings(line *commandLine, args []string) (*settings, error) {
+// readSettings reads the command line and the configuration files. If it fails, what else is odd in
+// the files has been written beside the warnings of deprecated flags: it may explain the error.
+func readSettings(line *commandLine, args []string) (s *settings, err error) {
 	f := &line.flags
 	if len(line.set.Args()) > 0 {
 		return nil, fmt.Errorf("unknown argument %q", line.set.Arg(0))
 	}
-	s, err := f.settings()
+	if s, err = f.settings(); err != nil {
+		return nil, err
+	}
+	loaded, err := loadConfig(f.configFile, f.configDir, line.config.FeatureGates)
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := loadConfig(f.configFile, f.configDir)
-	if err != nil {
-		return nil, err
-	}
+	ofFiles := slices.Clone(loaded.Warnings)
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, warning := range ofFiles {
+			fmt.Fprintln(line.set.Output(), "Warning:", warning)
+		}
+	}()
 	if err := overrideConfig(args, loaded.Config); err != nil {
 		return nil, err
 	}
@@ -149,7 +160,9 @@ func readSettings(line *commandLine, args []string) (*settings, error) {
 		return nil, err
 	}
 	s.config, s.flags = loaded.Config, servedFlags(line.set)
-	s.warnings = append(loaded.Warnings, immaterialFlags(line.set)...)
+	s.fileWarnings = ofFiles
+	s.warnings = slices.Concat(loaded.Warnings[len(ofFiles):], immaterialFlags(line.set),
+		tlsWarnings(s.config))
 	return s, nil
 }
 
@@ -232,7 +245,7 @@ func (f *flags) inFiles(err error) error {
 
 // defaultConfig returns the configuration of an agent without files.
 func defaultConfig() *kubeletconfig.KubeletConfiguration {
-	loaded, err := config.Load(nil, nil)
+	loaded, err := config.Load(nil, nil, nil)
 	if err != nil {
 		panic(err) // no file was read
 	}

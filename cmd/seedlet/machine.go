@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
@@ -92,12 +95,39 @@ func checkMachine(c *kubeletconfig.KubeletConfiguration, m *world.Machine, mount
 // a line each. The kubelet logs the same.
 func machineWarnings(c *kubeletconfig.KubeletConfiguration, m *world.Machine) []string {
 	var warnings []string
-	if config.MemoryQoSEnabled(c) && m.CgroupV1 {
+	switch kernel, err := utilversion.ParseGeneric(m.KernelVersion); {
+	case !config.MemoryQoSEnabled(c):
+	case m.CgroupV1:
 		warnings = append(warnings, "the feature gate MemoryQoS has no effect: the machine has cgroup v1")
+	case err != nil || kernel.LessThan(memoryQoSKernel):
+		warnings = append(warnings, fmt.Sprintf("the feature gate MemoryQoS: the kernel is %q, and in "+
+			"one older than %s memory.high can keep processes from going on", m.KernelVersion,
+			memoryQoSKernel))
 	}
 	if c.MemorySwap.SwapBehavior == "" && m.SwapBytes > 0 {
 		warnings = append(warnings,
 			"memorySwap.swapBehavior is not set: containers have no swap, as with NoSwap")
+	}
+	return warnings
+}
+
+// memoryQoSKernel is the first kernel in which memory.high is safe (MemoryQoSMinKernelVersion in
+// pkg/util/kernel of Kubernetes).
+var memoryQoSKernel = utilversion.MustParseGeneric("5.9")
+
+// tlsWarnings returns what of the settings of the secure port is unsafe or has no effect, as the
+// kubelet logs it (InitializeTLS in cmd/kubelet/app/server.go).
+func tlsWarnings(c *kubeletconfig.KubeletConfiguration) []string {
+	var warnings []string
+	minimum, err := cliflag.TLSVersion(c.TLSMinVersion)
+	if err == nil && minimum == tls.VersionTLS13 && len(c.TLSCipherSuites) > 0 {
+		warnings = append(warnings,
+			"tlsCipherSuites has no effect: the cipher suites of TLS 1.3 cannot be chosen")
+	}
+	for _, suite := range c.TLSCipherSuites {
+		if _, isInsecure := cliflag.InsecureTLSCiphers()[suite]; isInsecure {
+			warnings = append(warnings, "tlsCipherSuites: "+suite+" is insecure")
+		}
 	}
 	return warnings
 }

@@ -111,8 +111,30 @@ func TestMachineWarnings(t *testing.T) {
 	if got := machineWarnings(c, v1); len(got) != 1 {
 		t.Errorf("with MemoryQoS in cgroup v1: %q", got)
 	}
-	if got := machineWarnings(c, swaps); got != nil {
-		t.Errorf("with MemoryQoS and NoSwap in v2: %q", got)
+	for kernel, warned := range map[string]bool{"6.1.0-18-amd64": false, "5.9.0": false,
+		"5.8.18-generic": true, "4.19.0": true, "": true} {
+		m := &world.Machine{KernelVersion: kernel, SwapBytes: 1}
+		if got := machineWarnings(c, m); (len(got) == 1) != warned {
+			t.Errorf("with MemoryQoS and NoSwap in v2, kernel %q: %q", kernel, got)
+		}
+	}
+}
+
+// Settings of TLS that are unsafe or have no effect are warnings.
+func TestTLSWarnings(t *testing.T) {
+	const safe, unsafe = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA"
+	for _, c := range []struct {
+		minimum string
+		suites  []string
+		want    int
+	}{
+		{"", nil, 0}, {"VersionTLS13", nil, 0}, {"VersionTLS12", []string{safe}, 0},
+		{"VersionTLS12", []string{safe, unsafe}, 1}, {"VersionTLS13", []string{safe}, 1},
+	} {
+		config := &kubeletconfig.KubeletConfiguration{TLSMinVersion: c.minimum, TLSCipherSuites: c.suites}
+		if got := tlsWarnings(config); len(got) != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
 	}
 }
 

@@ -278,6 +278,57 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// A default that depends on a feature gate depends on that of the command line, unless the file sets
+// the gate.
+func TestDefaultOfGate(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "config.yaml"), header)
+	for _, args := range [][]string{{"--config", file}, nil} {
+		c := settingsOf(t, append(args, "--feature-gates=KubeletEnsureSecretPulledImages=false")...).config
+		if got := c.ImagePullCredentialsVerificationPolicy; got != "" {
+			t.Errorf("%q: imagePullCredentialsVerificationPolicy is %q", args, got)
+		}
+		if c := settingsOf(t, args...).config; c.ImagePullCredentialsVerificationPolicy == "" {
+			t.Errorf("%q: no imagePullCredentialsVerificationPolicy", args)
+		}
+	}
+}
+
+// Paths on the command line are relative to the working directory.
+func TestRelativePaths(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	c := settingsOf(t, "--pod-manifest-path", "pods", "--tls-cert-file", "a.crt",
+		"--tls-private-key-file", "a.key", "--client-ca-file", "ca.crt").config
+	for want, got := range map[string]string{"pods": c.StaticPodPath, "a.crt": c.TLSCertFile,
+		"a.key": c.TLSPrivateKeyFile, "ca.crt": c.Authentication.X509.ClientCAFile} {
+		if got != filepath.Join(dir, want) {
+			t.Errorf("%s is %q", want, got)
+		}
+	}
+}
+
+// What is odd in a file is said also if the file is refused: it may be why.
+func TestWarningsBesideError(t *testing.T) {
+	file := write(t, filepath.Join(t.TempDir(), "config.yaml"),
+		header+"systemReserved: {cpu: 100m}\nenforceNodeAllocatable: [system-reserved]\n"+
+			"systemReservedCgroups: /system\n")
+	args := []string{"--config", file}
+	line := newCommandLine(defaultConfig())
+	var out strings.Builder
+	line.set.SetOutput(&out)
+	if err := line.set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	_, err := readSettings(line, args)
+	if err == nil || !strings.Contains(err.Error(), "systemReservedCgroup") {
+		t.Errorf("error %v", err)
+	}
+	if !strings.Contains(out.String(), "Warning: ") ||
+		!strings.Contains(out.String(), "systemReservedCgroups") {
+		t.Errorf("written: %q", out.String())
+	}
+}
+
 const pod = `apiVersion: v1
 kind: Pod
 metadata: {name: web}

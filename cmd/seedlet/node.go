@@ -52,6 +52,7 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	defer log.Flush()
+	logWarnings(s.fileWarnings)
 	ctx, err := s.lock.acquire(ctx)
 	if err != nil {
 		return err
@@ -81,9 +82,7 @@ func run(ctx context.Context, s settings) error {
 		"staticPodPath", s.config.StaticPodPath,
 		"staticPodURL", manifest.RedactURL(s.config.StaticPodURL),
 		"containerRuntimeEndpoint", s.config.ContainerRuntimeEndpoint)
-	for _, warning := range append(s.warnings, machineWarnings(s.config, &boot.Machine)...) {
-		klog.InfoS(warning, "severity", "warning")
-	}
+	logWarnings(append(s.warnings, machineWarnings(s.config, &boot.Machine)...))
 	setUpProcess(s.config)
 	every, err := watchdogInterval()
 	if err != nil {
@@ -96,9 +95,7 @@ func run(ctx context.Context, s settings) error {
 		return err
 	}
 	layout := userns.LayoutFromConfig(s.config, s.ids)
-	for _, warning := range host.OverlappingIDs("/", layout.First, layout.Length()) {
-		klog.InfoS(warning, "severity", "warning")
-	}
+	logWarnings(host.OverlappingIDs("/", layout.First, layout.Length()))
 	n, err := newNode(s, nodeName, panics)
 	if err != nil {
 		return err
@@ -110,6 +107,12 @@ func run(ctx context.Context, s settings) error {
 	logError(notify(daemon.SdNotifyStopping))
 	klog.InfoS("shut down; pods keep running", "reason", context.Cause(ctx))
 	return nil
+}
+
+func logWarnings(warnings []string) {
+	for _, warning := range warnings {
+		klog.InfoS(warning, "severity", "warning")
+	}
 }
 
 // watched runs the agent and feeds systemd's watchdog meanwhile.

@@ -41,8 +41,9 @@ type Loaded struct {
 // names. Without base there are the defaults that kubelets had before they had a file, and the
 // drop-ins change those. A value of the wrong type or another kind is an error of one line that
 // names the file and the field. An unknown field and a duplicate key are warnings: a file may be
-// for a later release. Only in a drop-in a duplicate key is an error, as for the kubelet.
-func Load(base *File, dropIns []File) (*Loaded, error) {
+// for a later release. Only in a drop-in a duplicate key is an error, as for the kubelet. Gates are
+// the feature gates of the command line: defaults follow from them unless the file sets them.
+func Load(base *File, dropIns []File, gates map[string]bool) (*Loaded, error) {
 	l := &Loaded{Config: &kubeletconfigv1beta1.KubeletConfiguration{}}
 	if base != nil {
 		fields, err := l.decodeFile(*base)
@@ -53,6 +54,7 @@ func Load(base *File, dropIns []File) (*Loaded, error) {
 			return nil, fmt.Errorf("%s: %w", base.Name, err)
 		}
 	}
+	setMissingGates(l.Config, gates)
 	SetDefaults(l.Config)
 	if base == nil {
 		setLegacyDefaults(l.Config)

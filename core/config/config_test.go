@@ -15,7 +15,7 @@ func configFile(name, body string) File { return File{Name: name, Data: []byte(h
 // loadAndFinish loads files and finishes the configuration. An error fails the test.
 func loadAndFinish(t *testing.T, base *File, dropIns ...File) *Loaded {
 	t.Helper()
-	l, err := Load(base, dropIns)
+	l, err := Load(base, dropIns, nil)
 	if err == nil {
 		err = l.Finish()
 	}
@@ -86,11 +86,11 @@ func TestLoadRejects(t *testing.T) {
 		{"a list", "- 1\n", "c.yaml: want an object, have array"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Load(&File{Name: "c.yaml", Data: []byte(c.data)}, nil)
+			_, err := Load(&File{Name: "c.yaml", Data: []byte(c.data)}, nil, nil)
 			if err == nil || err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
-			_, err = Load(nil, []File{{Name: "c.yaml", Data: []byte(c.data)}})
+			_, err = Load(nil, []File{{Name: "c.yaml", Data: []byte(c.data)}}, nil)
 			if err == nil || err.Error() != c.want {
 				t.Errorf("as a drop-in: got %v", err)
 			}
@@ -117,7 +117,7 @@ func TestLoadIsLenient(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := configFile("c.yaml", c.body)
-			l, err := Load(&file, nil)
+			l, err := Load(&file, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestLoadIsLenient(t *testing.T) {
 			if l.Config.MaxPods != c.maxPods {
 				t.Errorf("maxPods %d, want %d", l.Config.MaxPods, c.maxPods)
 			}
-			_, err = Load(nil, []File{file})
+			_, err = Load(nil, []File{file}, nil)
 			if err == nil && c.dropIn != "" || err != nil && err.Error() != c.dropIn {
 				t.Errorf("as a drop-in: %v, want %q", err, c.dropIn)
 			}
@@ -148,7 +148,7 @@ func TestDefaultsComeBeforeDropIns(t *testing.T) {
 			c.NodeStatusReportFrequency, *c.SerializeImagePulls, c.EvictionHard, c.ReadOnlyPort)
 	}
 	parallel := configFile("/etc/d/20.conf", "maxParallelImagePulls: 4\n")
-	if l, err := Load(&base, []File{parallel}); err != nil || l.Finish() == nil {
+	if l, err := Load(&base, []File{parallel}, nil); err != nil || l.Finish() == nil {
 		t.Error("the default of serializeImagePulls followed a drop-in")
 	}
 	if c = loadAndFinish(t, nil, dropIn).Config; c.ReadOnlyPort != 10255 || *c.SerializeImagePulls {
@@ -193,7 +193,7 @@ evictionHard: {memory.available: 1Gi}
 
 func TestFlagsComeBetweenFilesAndDefaults(t *testing.T) {
 	base := configFile("/etc/base.yaml", "staticPodPath: /a\n")
-	l, err := Load(&base, nil)
+	l, err := Load(&base, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestFlagsComeBetweenFilesAndDefaults(t *testing.T) {
 
 func TestErrorsAreOneLine(t *testing.T) {
 	base := configFile("/etc/base.yaml", "address: \"a\\nb\"\nmaxPods: -1\n")
-	l, err := Load(&base, nil)
+	l, err := Load(&base, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(header+"logging: {verbosity: 3}\n"), []byte(header+"logging: null\n"))
 	f.Add([]byte("a: &a [*a]"), []byte("{}"))
 	f.Fuzz(func(t *testing.T, base, dropIn []byte) {
-		l, err := Load(&File{Name: "/a", Data: base}, []File{{Name: "/b", Data: dropIn}})
+		l, err := Load(&File{Name: "/a", Data: base}, []File{{Name: "/b", Data: dropIn}}, nil)
 		if err == nil {
 			err = l.Finish()
 		}

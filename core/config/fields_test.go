@@ -87,7 +87,7 @@ func TestFieldsWithoutEffect(t *testing.T) {
 		"runOnce: true": "invalid configuration: runOnce: Forbidden: the kubelet refuses it as well",
 	} {
 		base := configFile("/c", text+"\n")
-		l, err := Load(&base, nil)
+		l, err := Load(&base, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

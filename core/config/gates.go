@@ -184,6 +184,19 @@ func RestartAllContainersEnabled(c *configuration) bool {
 // EnvFilesEnabled reports whether variables of containers may be taken from files in volumes.
 func EnvFilesEnabled(c *configuration) bool { return isGateOn(c, gateEnvFiles) }
 
+// setMissingGates sets feature gates that the configuration does not have.
+func setMissingGates(c *configuration, gates map[string]bool) {
+	for name, on := range gates { //ordered: into a map
+		if _, isSet := c.FeatureGates[name]; isSet {
+			continue
+		}
+		if c.FeatureGates == nil {
+			c.FeatureGates = map[string]bool{}
+		}
+		c.FeatureGates[name] = on
+	}
+}
+
 // PullRecordsEnabled reports whether it is recorded with which credentials images were pulled
 // (KEP-2535).
 func PullRecordsEnabled(c *configuration) bool { return isGateOn(c, gateEnsureSecretPulled) }

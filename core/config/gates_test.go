@@ -48,7 +48,7 @@ func TestGates(t *testing.T) {
 			"feature gate ContainerRestartRules",
 	} {
 		base := configFile("/c", "featureGates: {"+text+"}\n")
-		l, err := Load(&base, nil)
+		l, err := Load(&base, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

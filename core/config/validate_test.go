@@ -127,7 +127,7 @@ func TestValidateRejects(t *testing.T) {
 func checkInvalid(t *testing.T, body, want string) {
 	t.Helper()
 	base := configFile("/c", body+"\n")
-	l, err := Load(&base, nil)
+	l, err := Load(&base, nil, nil)
 	if err != nil {
 		t.Errorf("%s: %v", body, err)
 		return
@@ -164,7 +164,7 @@ func TestValidateAccepts(t *testing.T) {
 		pullRecordsOff + "imagePullCredentialsVerificationPolicy: ''",
 	} {
 		base := configFile("/c", body+"\n")
-		l, err := Load(&base, nil)
+		l, err := Load(&base, nil, nil)
 		if err == nil {
 			err = l.Finish()
 		}

@@ -141,7 +141,7 @@ func KubeletConfig(fields map[string]any) (*kubeletconfig.KubeletConfiguration, 
 	if err != nil {
 		return nil, fmt.Errorf("spec.node.config: %w", err)
 	}
-	loaded, err := config.Load(&config.File{Name: "spec.node.config", Data: data}, nil)
+	loaded, err := config.Load(&config.File{Name: "spec.node.config", Data: data}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
