@@ -278,12 +278,13 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// A default that depends on a feature gate depends on that of the command line, unless the file sets
-// the gate.
+// A default that depends on a feature gate depends on that of the command line, unless the file
+// sets the gate.
 func TestDefaultOfGate(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "config.yaml"), header)
 	for _, args := range [][]string{{"--config", file}, nil} {
-		c := settingsOf(t, append(args, "--feature-gates=KubeletEnsureSecretPulledImages=false")...).config
+		off := append(args, "--feature-gates=KubeletEnsureSecretPulledImages=false")
+		c := settingsOf(t, off...).config
 		if got := c.ImagePullCredentialsVerificationPolicy; got != "" {
 			t.Errorf("%q: imagePullCredentialsVerificationPolicy is %q", args, got)
 		}
