@@ -314,6 +314,13 @@ func TestSecrets(t *testing.T) {
 	if _, err := h.call(expand, porttest.Patience); strings.Contains(err.Message, user) {
 		t.Errorf("the error shows a secret: %s", err.Message)
 	}
+	d.err = status.Error(codes.Internal, "T0KEN was rejected")
+	inSecrets := h.publish(map[string]string{world.CSITokensKey: token})
+	for _, body := range []any{publish, inSecrets} {
+		if _, err := h.call(body, porttest.Patience); strings.Contains(err.Message, "T0KEN") {
+			t.Errorf("the error shows a token that the driver has decoded: %s", err.Message)
+		}
+	}
 	d.request = nil
 	_, err := h.call(h.stage(map[string]string{"key": "\xff\xfe\xfd\xfc"}), porttest.Patience)
 	if !err.Has(world.KindInvalid) || d.request != nil || strings.Contains(err.Message, "\xff") {

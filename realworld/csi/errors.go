@@ -3,6 +3,7 @@ package csi
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -64,7 +65,22 @@ func secretsOf(request any) []string {
 	for _, value := range secrets {
 		values = append(values, value)
 	}
-	return values
+	return slices.Concat(values, tokensIn(attributes[world.CSITokensKey]),
+		tokensIn(secrets[world.CSITokensKey]))
+}
+
+// tokensIn returns the tokens in a value of world.CSITokensKey, which a driver takes out of it.
+func tokensIn(text string) (tokens []string) {
+	var granted map[string]struct {
+		Token string `json:"token"`
+	}
+	if json.Unmarshal([]byte(text), &granted) != nil {
+		return nil
+	}
+	for _, g := range granted {
+		tokens = append(tokens, g.Token)
+	}
+	return tokens
 }
 
 const (
