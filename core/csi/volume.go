@@ -351,12 +351,26 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		v.Uses[u.target()], known, changed = &u, &u, true
 		n.Owners.Add(u.UID, name)
 	}
+	if p := v.Publications[u.target()]; p == nil || p.State == "" {
+		changed = known.adoptOptions(&u) || changed
+	}
 	if p := v.Publications[u.target()]; p != nil && p.Released {
 		p.Released, changed = false, true
 	}
 	known.HasRun = known.HasRun || u.HasRun
 	n.adopt(u.target())
 	return v.stateOf(known), changed
+}
+
+// adoptOptions takes over what an administrator may change in a persistent volume, for a pod that
+// does not have it yet, and reports whether that has changed.
+func (u *Use) adoptOptions(newer *Use) (changed bool) {
+	if slices.Equal(u.MountOptions, newer.MountOptions) &&
+		slices.Equal(u.AccessModes, newer.AccessModes) {
+		return false
+	}
+	u.MountOptions, u.AccessModes = newer.MountOptions, newer.AccessModes
+	return true
 }
 
 // adopt forgets that a directory was found without readable data: a use says what belongs there.

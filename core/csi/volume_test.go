@@ -587,3 +587,30 @@ func TestLifecycleModes(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 }
+
+// An administrator corrects the options of a persistent volume: pods that wait for it are given it
+// with those. A pod that has it keeps what it has.
+func TestCorrectedMountOptions(t *testing.T) {
+	n := newReady(t)
+	wrong := use("a")
+	wrong.MountOptions = []string{"wrong"}
+	n.fail["StageVolume"] = &failure{err: world.Errorf(world.KindInvalid, "StageVolume", "wrong fs type"),
+		times: 1}
+	if state := n.need(wrong); state.Ready || state.Problem == "" {
+		t.Fatalf("got %+v", state)
+	}
+	corrected := use("a")
+	corrected.MountOptions = []string{"noatime"}
+	n.need(corrected)
+	n.wait(10 * time.Minute)
+	flags := n.flags()
+	if !n.isReady(corrected) || len(flags) < 2 || flags[len(flags)-1] != "publish noatime" ||
+		flags[len(flags)-2] != "stage noatime" {
+		t.Errorf("ready %v, mounted with %q", n.isReady(corrected), flags)
+	}
+	n.need(wrong)
+	v := n.node.Volumes[UniqueName(driverName, "h1")]
+	if got := v.Uses[corrected.target()].MountOptions; got[0] != "noatime" {
+		t.Errorf("a pod that has the volume has options %q now", got)
+	}
+}

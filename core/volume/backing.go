@@ -183,8 +183,9 @@ func (p *Pod) backingVersion(v *Volume, spec *v1.Volume) (version string, known 
 
 func (b Backing) version() string {
 	switch {
-	case b.CSI != nil:
-		return csi.UniqueName(b.CSI.Driver, b.CSI.Handle) + " " + b.Name
+	case b.CSI != nil: // what of a persistent volume may change
+		return fmt.Sprint(csi.UniqueName(b.CSI.Driver, b.CSI.Handle), " ", b.Name, b.CSI.MountOptions,
+			b.CSI.AccessModes)
 	case b.Disk != nil:
 		return fmt.Sprintf("%+v %s", b.Disk.Source, b.Name)
 	}

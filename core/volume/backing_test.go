@@ -328,3 +328,35 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// A pod that waits for a volume of a CSI driver asks for it with the options that the persistent
+// volume has by now. Once it has the volume, it keeps asking for it as it was.
+func TestOptionsOfWaitingCSIVolume(t *testing.T) {
+	pv := func(option string) v1.PersistentVolumeSpec {
+		mode := v1.PersistentVolumeFilesystem
+		return v1.PersistentVolumeSpec{MountOptions: []string{option}, VolumeMode: &mode,
+			ClaimRef: &v1.ObjectReference{UID: "c-1"},
+			PersistentVolumeSource: v1.PersistentVolumeSource{
+				CSI: &v1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}}
+	}
+	pod, s := claimed(pv("wrong")), &Set{}
+	var shared Shared
+	var asked []string
+	pod.Shared = func(u csi.Use) Shared {
+		asked = u.MountOptions
+		return shared
+	}
+	for _, c := range []struct {
+		option string
+		ready  bool
+		want   string
+	}{{"wrong", false, "wrong"}, {"noatime", false, "noatime"}, {"noatime", true, "noatime"},
+		{"later", true, "noatime"}} {
+		setObjects(pod, v1.ClaimBound, pv(c.option))
+		shared.Ready = c.ready
+		s.NextOperation(pod, t0)
+		if len(asked) != 1 || asked[0] != c.want {
+			t.Errorf("the volume has %s, ready %v: asked with %q, want %s", c.option, c.ready, asked, c.want)
+		}
+	}
+}
