@@ -594,8 +594,8 @@ func TestCorrectedMountOptions(t *testing.T) {
 	n := newReady(t)
 	wrong := use("a")
 	wrong.MountOptions = []string{"wrong"}
-	n.fail["StageVolume"] = &failure{err: world.Errorf(world.KindInvalid, "StageVolume", "wrong fs type"),
-		times: 1}
+	refusal := world.Errorf(world.KindInvalid, "StageVolume", "wrong fs type")
+	n.fail["StageVolume"] = &failure{err: refusal, times: 1}
 	if state := n.need(wrong); state.Ready || state.Problem == "" {
 		t.Fatalf("got %+v", state)
 	}
