@@ -150,6 +150,7 @@ func (n *Node) expandTo(v *Volume, u *Use, p *Publication, size resource.Quantit
 	case !n.session(v.Driver).Info.Capabilities.Expand:
 		e.Asked = size.Value()
 		e.Failure = v.failExpansion(u, "NodeExpand is not supported by the CSI driver "+v.Driver, env)
+		v.recordFailedExpansion(u, env)
 		e.noteFinal(false)
 		v.patchClaim(subject, e.failurePatch(env), env)
 	default:
@@ -170,7 +171,7 @@ func (n *Node) callExpand(v *Volume, u *Use, p *Publication, size resource.Quant
 	e, session := &v.Expansion, n.session(v.Driver)
 	secrets, known, err := secretOf(u.ExpandSecret, "NodeExpandSecretRef", env)
 	if err != nil {
-		e.Attempts.Fail(env.Effects.Now(), u.expandProblem(err.Error()))
+		e.Attempts.Fail(env.Effects.Now(), v.expandProblem(u, err.Error()))
 		return false
 	}
 	if !known {
@@ -257,9 +258,9 @@ func (n *Node) handleExpanding(v *Volume, target string, r op.Record, ev world.E
 		}
 	case ev.Err != nil:
 		e.Claim = nil // it may have changed
-		e.Attempts.Fail(ev.Time, u.expandProblem(ev.Err.Message))
+		e.Attempts.Fail(ev.Time, v.expandProblem(u, ev.Err.Message))
 	default:
-		e.Attempts.Fail(ev.Time, u.expandProblem("the answer is no claim"))
+		e.Attempts.Fail(ev.Time, v.expandProblem(u, "the answer is no claim"))
 	}
 }
 
@@ -277,6 +278,9 @@ func (n *Node) handleExpanded(v *Volume, u *Use, ev world.Event, env *Env) {
 	}
 	const failed = "Expander.NodeExpand failed to expand the volume : "
 	problem := v.failExpansion(u, failed+ev.Err.Message, env)
+	if !ev.Err.Has(world.KindConflict) { // a driver may expand only what is not in use
+		v.recordFailedExpansion(u, env)
+	}
 	if ev.Err.Has(world.KindTimeout) || ev.Err.Has(world.KindUnavailable) {
 		return
 	}
@@ -284,14 +288,27 @@ func (n *Node) handleExpanded(v *Volume, u *Use, ev world.Event, env *Env) {
 	e.noteFinal(ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindNotFound))
 }
 
-// failExpansion notes that an expansion has failed, records the event, and returns the problem, of
-// a bounded length.
+// failExpansion notes that an expansion has failed, and returns the problem, of a bounded length.
 func (v *Volume) failExpansion(u *Use, problem string, env *Env) string {
 	problem = budget.CutMessage(problem)
-	v.Expansion.Attempts.Fail(env.Effects.Now(), u.expandProblem(problem))
-	env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, "VolumeResizeFailed", "%s",
-		v.Expansion.Attempts.Problem)
+	v.Expansion.Attempts.Fail(env.Effects.Now(), v.expandProblem(u, problem))
 	return problem
+}
+
+// recordFailedExpansion records the event that a volume which a pod has could not be expanded. A
+// pod that waits for the volume has the event FailedMount.
+func (v *Volume) recordFailedExpansion(u *Use, env *Env) {
+	if v.isSizedFor(u) {
+		env.Effects.RecordEvent(u.pod(), v1.EventTypeWarning, "VolumeResizeFailed", "%s",
+			v.Expansion.Attempts.Problem)
+	}
+}
+
+// isSizedFor reports whether the volume had the size of its claim before a pod got it, so that the
+// pod has it while it is expanded.
+func (v *Volume) isSizedFor(u *Use) bool {
+	p := v.Publications[u.target()]
+	return p != nil && p.Sized
 }
 
 // noteFinal notes that the last failure is final. The claim is written at once.
@@ -329,9 +346,17 @@ func claimReference(claim *v1.PersistentVolumeClaim) v1.ObjectReference {
 		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
 }
 
-func (u *Use) expandProblem(problem string) string {
-	return fmt.Sprintf("NodeExpandVolume.NodeExpandVolume failed for volume %q : %s", u.SpecName,
-		problem)
+// expandProblem returns the message of an event about an expansion that has failed.
+func (v *Volume) expandProblem(u *Use, problem string) string {
+	step := "NodeExpandVolume.NodeExpandVolume failed"
+	switch {
+	case v.isSizedFor(u):
+	case v.Device != "":
+		step = "MapVolume.MarkVolumeAsMounted failed while expanding volume"
+	default:
+		step = "MountVolume.Setup failed while expanding volume"
+	}
+	return fmt.Sprintf("%s for volume %q : %s", step, u.SpecName, problem)
 }
 
 // planExpansion expands a volume that is in use, and returns when to plan again.

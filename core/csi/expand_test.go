@@ -171,8 +171,14 @@ func TestExpansionWithoutCapability(t *testing.T) {
 		t.Error("another pod gets the volume")
 	}
 	n.wait(10 * time.Minute)
-	if tries := len(n.events); tries < 3 || tries > 15 {
-		t.Errorf("%d attempts in ten minutes", tries)
+	attempts := &n.node.Volumes[UniqueName(driverName, "h1")].Expansion.Attempts
+	if attempts.Failures < 3 || attempts.Failures > 15 {
+		t.Errorf("%d attempts in ten minutes", attempts.Failures)
+	}
+	const waiting = `MountVolume.Setup failed while expanding volume for volume "pv-1" : `
+	if attempts.Problem != waiting+reason || len(n.events) != 1 {
+		t.Errorf("the pod that waits has %q, want %q; events %q", attempts.Problem, waiting+reason,
+			n.events)
 	}
 }
 
@@ -237,19 +243,23 @@ func TestFailedExpansion(t *testing.T) {
 		want    []string // after the first call
 		again   bool
 		message string // of the condition
+		events  int
 	}{
-		{world.KindTimeout, []string{inProgress}, true, ""},
-		{world.KindInternal, []string{inProgress, inProgress}, true, "no space"},
-		{world.KindInvalid, []string{inProgress, "claim 1Gi NodeResizeInfeasible"}, false, "no space"},
-		{world.KindConflict, []string{inProgress, inProgress}, false, "no space"},
+		{world.KindTimeout, []string{inProgress}, true, "", 1},
+		{world.KindInternal, []string{inProgress, inProgress}, true, "no space", 1},
+		{world.KindInvalid, []string{inProgress, "claim 1Gi NodeResizeInfeasible"}, false, "no space", 1},
+		{world.KindConflict, []string{inProgress, inProgress}, false, "no space", 0},
 	} {
 		n := newReady(t)
 		n.need(claimed("a"))
-		n.calls = nil
+		n.calls, n.events = nil, nil
 		n.fail["ExpandVolume"] = &failure{world.Errorf(c.kind, "", "no space"), 1, false}
 		n.resize("2Gi")
 		n.run()
 		n.expect(c.want...)
+		if len(n.events) != c.events {
+			t.Errorf("%s: events %q, want %d", c.kind, n.events, c.events)
+		}
 		var message string
 		for _, condition := range n.claim.Status.Conditions {
 			if condition.Type == v1.PersistentVolumeClaimNodeResizeError {

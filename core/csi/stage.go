@@ -66,7 +66,8 @@ func (n *Node) stage(v *Volume, session *Session, env *Env) time.Time {
 	switch {
 	case s.DirsMade < len(n.stagingDirs(v)):
 		s.Dir = true
-		v.issue(subjectStaging, &world.MakeDir{Path: n.stagingDirs(v)[s.DirsMade], Mode: dirMode}, env)
+		dir := n.stagingDirs(v)[s.DirsMade] // something of an earlier agent may be mounted there
+		v.issueAt(dir, subjectStaging, fsTimeout, &world.MakeDir{Path: dir, Mode: dirMode}, env)
 	case !s.DataWritten:
 		v.issue(subjectStaging, &world.WriteFile{Path: n.dataPath(v), Data: n.stagingData(v),
 			Mode: dataMode}, env)
