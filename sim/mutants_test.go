@@ -3042,6 +3042,27 @@ var mutants = []mutant{
 		scenario: "csi-limit", seeds: "1-20",
 	},
 	{ // csi-content
+		name:     "a volume of many nodes is asked for as that of one",
+		file:     "core/csi/request.go",
+		old:      "		return world.CSIMultiNodeMultiWriter\n",
+		new:      "		return world.CSISingleNodeWriter\n",
+		scenario: "block", seeds: "1-20",
+	},
+	{ // csi-content
+		name:     "a driver is not given the type of the file system",
+		file:     "core/csi/request.go",
+		old:      "c := world.CSICapability{FSType: u.FSType, MountFlags",
+		new:      "c := world.CSICapability{MountFlags",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-content
+		name:     "a driver publishes a volume writable that a pod may only read",
+		file:     "core/csi/request.go",
+		old:      "TargetPath: n.publishedPath(p), ReadOnly: u.ReadOnly,",
+		new:      "TargetPath: n.publishedPath(p),",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{ // csi-content
 		name:     "a driver gets a token that is being renewed",
 		file:     "core/token/token.go",
 		old:      "	case t.Op != 0:\n		return \"\", time.Time{}, \"\"\n",

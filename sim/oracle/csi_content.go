@@ -106,6 +106,9 @@ func (m *model) findWrongStageContent(now time.Time, call *world.StageVolume) *f
 			return findingf("StageVolume for volume %s has the attributes %v, not %v", name,
 				slices.Sorted(maps.Keys(call.VolumeContext)), source.VolumeAttributes)
 		}
+		if f := findWrongCapability("StageVolume", pv, &call.Capability); f != nil {
+			return f
+		}
 		return m.findWrongSecret(now, "StageVolume", call.Secrets, source.NodeStageSecretRef)
 	}
 	return nil
@@ -120,6 +123,9 @@ func (m *model) findWrongPublishContent(now time.Time, call *world.PublishVolume
 	v, source := m.csiSourceAt(p.spec, call)
 	if v == nil {
 		return nil // the oracle csi-volumes says so
+	}
+	if f := m.findWrongMount(p, v, call); f != nil {
+		return f
 	}
 	var problem *finding // by the last state
 	for _, d := range m.csiDriverStates(now, call.Driver.Name) {

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,6 +102,12 @@ func csiStart(s *script) run {
 
 // csiCall issues a call, and completes it after a second if done is set.
 func csiCall(s *script, op world.OpID, body any, done bool) {
+	switch call := body.(type) {
+	case *world.StageVolume:
+		call.Capability.Access = cmp.Or(call.Capability.Access, world.CSISingleNodeWriter)
+	case *world.PublishVolume:
+		call.Capability.Access = cmp.Or(call.Capability.Access, world.CSISingleNodeWriter)
+	}
 	s.CallIssued(s.now, &world.Effect{Op: op, Body: body, Deadline: s.now.Add(2 * time.Minute)})
 	s.wait(1)
 	if done {
