@@ -38,9 +38,9 @@ func editsOf(m *mutant) []mutation.Edit {
 	return edits
 }
 
-// mutants are bugs that the oracles must find. Each replaces a text in the core's source. The
-// replacement is made in an overlay for the compiler: files do not change, and the core needs no
-// switches.
+// mutants are bugs that the oracles must find. Each replaces a text in the core's source; that of
+// an excuse, which the oracle strict finds, in the simulator's. The replacement is made in an
+// overlay for the compiler: files do not change, and the core needs no switches.
 var mutants = []mutant{
 	{
 		// What a relist does not have is taken for gone, although the relist was asked for
@@ -1021,6 +1021,14 @@ var mutants = []mutant{
 		old:      "	case l.Op != 0:\n		return time.Time{}\n	case now",
 		new:      "	case l.Op != 0, l.Failures > 3:\n		return time.Time{}\n	case now",
 		scenario: "api-partition", seeds: "7-26",
+	},
+	{
+		// The agent was paused while a renewal was in flight, whose answer it drops.
+		name:     "a renewal whose answer is too late outdates the lease for ever",
+		file:     "core/lease/lease.go",
+		old:      "	default:\n		l.ObjectKnown = false\n",
+		new:      "	default:\n",
+		scenario: "mix", plan: "paused-renewal.yaml",
 	},
 	{
 		name:     "a volume does not follow its object",
@@ -3464,6 +3472,30 @@ var mutants = []mutant{
 		scenario: "pod-certificates", seeds: "1-20",
 	},
 	{
+		// Its author would choose the certificate of the pod.
+		name:     "another request of the same name is believed",
+		file:     "core/podcertificate/answer.go",
+		old:      "case !r.isIn(found, projection, env):",
+		new:      "case false && !r.isIn(found, projection, env):",
+		scenario: "pod-certificates", seeds: "1-100",
+	},
+	{
+		name:     "an expired certificate is reported late",
+		file:     "core/podcertificate/answer.go",
+		old:      "issued.NotAfter, \"CertificateExpired\"",
+		new:      "issued.NotAfter.Add(time.Hour), \"CertificateExpired\"",
+		scenario: "certificate-expiry", seeds: "1-20",
+	},
+	{
+		// This is a bug of the simulator, which no change of the core brings about: each oracle would
+		// be silent whenever a fault is still to come.
+		name:     "a fault excuses what was before it",
+		file:     "sim/faults/excuses.go",
+		old:      "!i.from.IsZero() && !to.Before(i.from) && !from.After(i.to)",
+		new:      "!i.from.IsZero() && !from.After(i.to)",
+		scenario: "mix", seeds: "1-20",
+	},
+	{
 		// A change of another request wakes the pod, or nothing does.
 		name:     "the answer to a request wakes no pod",
 		file:     "core/objects.go",
@@ -3576,7 +3608,7 @@ var mutants = []mutant{
 // nothing is built. Only the changed files are type-checked in full, against the export data of the
 // imported packages.
 func TestMutantsApply(t *testing.T) {
-	sources, err := mutation.LoadSources("..", "./core/...", "./world/...")
+	sources, err := mutation.LoadSources("..", "./core/...", "./world/...", "./sim/faults")
 	if err != nil {
 		t.Fatal(err)
 	}
