@@ -1579,7 +1579,7 @@ var mutants = []mutant{
 		file:     "core/pod/container_plan.go",
 		old:      "	p.releaseImages(container.Name, env)\n	run := p.newRun",
 		new:      "	run := p.newRun",
-		scenario: "mix", seeds: "41-60",
+		scenario: "mix", seeds: "21-40",
 	},
 	{
 		name:     "an orphaned pod holds what its sandbox was created with",
