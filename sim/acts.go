@@ -21,7 +21,7 @@ func (r *run) performAct(a *plan.Act) {
 	case plan.VerbDate:
 		r.changeDate(time.Duration(a.By))
 	case plan.VerbDebug:
-		r.addEphemeralContainer(namespace, name, a.Container)
+		r.addEphemeralContainer(namespace, name, a.Container, a.Volume)
 	case plan.VerbResize:
 		_ = r.server.ResizePod("somebody", namespace, name, encodePatch(a))
 	case plan.VerbCreate:
@@ -62,11 +62,15 @@ func (r *run) createNode() {
 	}}})
 }
 
-// addEphemeralContainer adds an ephemeral container to a pod, if the pod exists.
-func (r *run) addEphemeralContainer(namespace, name, container string) {
-	_ = r.server.AddEphemeralContainer("somebody", namespace, name, v1.EphemeralContainer{
-		EphemeralContainerCommon: v1.EphemeralContainerCommon{
-			Name: container, Image: "registry.test/debug:1"}})
+// addEphemeralContainer adds an ephemeral container to a pod, if the pod exists. The container has
+// the device of a volume, if one is named.
+func (r *run) addEphemeralContainer(namespace, name, container, device string) {
+	c := v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{
+		Name: container, Image: "registry.test/debug:1"}}
+	if device != "" {
+		c.VolumeDevices = []v1.VolumeDevice{{Name: device, DevicePath: "/dev/debugged"}}
+	}
+	_ = r.server.AddEphemeralContainer("somebody", namespace, name, c)
 }
 
 // actTarget returns the object that an act is about.
@@ -84,7 +88,7 @@ func (r *run) actTarget(a *plan.Act) (resource world.Resource, namespace, name s
 	}
 	p := r.plan.PodNamed(a.Pod)
 	pod := boundPod(p)
-	if a.Volume != "" {
+	if a.Volume != "" && a.Verb == plan.VerbDelete {
 		return world.ResourceClaims, pod.Namespace, pod.Name + "-" + a.Volume
 	}
 	if !p.API {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/json"
@@ -36,6 +37,7 @@ type signers struct {
 	rng     *rand.Rand
 	key     ed25519.PrivateKey // of all authorities
 	serial  int64
+	proof   []byte               // the request of a user, for a key that is none of a pod
 	plans   map[string]signing   // by the UID of a request
 	answers map[signingKey]int64 // how many requests of a pod a signer has seen
 }
@@ -45,6 +47,9 @@ type signing struct {
 	at     time.Time
 	answer string // SignerSilent: nothing
 	delete bool
+	// replace is set if a user puts another request into its place.
+	replace bool
+	signer  *plan.Signer // nil: no signer has this name
 }
 
 type signingKey struct{ podUID, signer string }
@@ -61,6 +66,11 @@ func (r *run) startSigners() {
 	}
 	r.signers = signers{rng: rng, key: ed25519.NewKeyFromSeed(seed), plans: map[string]signing{},
 		answers: map[signingKey]int64{}}
+	proof, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{}, r.signers.key)
+	if err != nil {
+		panic("sim: cannot make a request of a user: " + err.Error())
+	}
+	r.signers.proof = proof
 	var reconcile func()
 	reconcile = func() {
 		for _, o := range r.server.Objects(world.ResourcePodCertificateRequests) {
@@ -75,10 +85,10 @@ func (r *run) startSigners() {
 func (r *run) answerRequest(request *certificatesv1beta1.PodCertificateRequest) {
 	now, uid := r.agenda.Now(), string(request.UID)
 	pod := r.server.Object(world.ResourcePods, request.Namespace, request.Spec.PodName).Pod
-	plan, isPlanned := r.signers.plans[uid]
+	next, isPlanned := r.signers.plans[uid]
 	if !isPlanned {
-		plan = r.planAnswer(request)
-		r.signers.plans[uid] = plan
+		next = r.planAnswer(request)
+		r.signers.plans[uid] = next
 	}
 	deleteBy := ""
 	switch {
@@ -86,17 +96,31 @@ func (r *run) answerRequest(request *certificatesv1beta1.PodCertificateRequest) 
 		deleteBy = "garbage collector"
 	case now.Sub(request.CreationTimestamp.Time) > requestAgeMax:
 		deleteBy = "cleaner"
-	case now.Before(plan.at) || len(request.Status.Conditions) > 0:
+	case now.Before(next.at) || len(request.Status.Conditions) > 0,
+		next.signer != nil && next.signer.IsAway(plan.Duration(now.Sub(plan.Start))):
 		return
-	case plan.delete:
+	case next.delete, next.replace:
 		deleteBy = "somebody"
 	}
 	if deleteBy != "" {
 		r.adminWrite(deleteBy, &world.DeleteObject{Resource: world.ResourcePodCertificateRequests,
 			Namespace: request.Namespace, Name: request.Name, UID: uid})
+		if next.replace && deleteBy == "somebody" {
+			r.replaceRequest(request)
+		}
 		return
 	}
-	r.sign(request, plan.answer)
+	r.sign(request, next.answer)
+}
+
+// replaceRequest creates another request in the place of one that was deleted, for the same pod, by
+// which a user would give the pod a certificate for a key of his own.
+func (r *run) replaceRequest(request *certificatesv1beta1.PodCertificateRequest) {
+	other := &certificatesv1beta1.PodCertificateRequest{Spec: *request.Spec.DeepCopy()}
+	other.Namespace, other.Name = request.Namespace, request.Name
+	other.OwnerReferences = request.OwnerReferences
+	other.Spec.StubPKCS10Request = r.signers.proof
+	r.adminWrite("somebody", &world.CreateObject{Object: world.Object{CertificateRequest: other}})
 }
 
 // planAnswer draws what happens to a request.
@@ -108,8 +132,11 @@ func (r *run) planAnswer(request *certificatesv1beta1.PodCertificateRequest) sig
 		signer := &r.plan.Signers[i]
 		if signer.Name == request.Spec.SignerName {
 			delay := time.Duration(s.rng.Int64N(int64(signer.Within) + 1))
-			return signing{at: r.agenda.Now().Add(delay), answer: signer.AnswerTo(s.answers[key] == 1),
-				delete: s.rng.Float64() < signer.Deleted}
+			drawn := signing{at: r.agenda.Now().Add(delay), answer: signer.AnswerTo(s.answers[key] == 1),
+				delete: s.rng.Float64() < signer.Deleted, signer: signer}
+			drawn.replace = signer.Replaced > 0 && !bytes.Equal(request.Spec.StubPKCS10Request, s.proof) &&
+				s.rng.Float64() < signer.Replaced
+			return drawn
 		}
 	}
 	return signing{answer: plan.SignerSilent}

@@ -67,9 +67,10 @@ func (m *model) findNeedlessRemovalOfMirror(object *v1.Pod) *finding {
 // alwaysRestarts reports whether each container of a pod runs again after any end.
 func alwaysRestarts(pod *v1.Pod) bool {
 	return pod.Spec.RestartPolicy == v1.RestartPolicyAlways &&
-		!slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
-			return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
-		})
+		!slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers),
+			func(c v1.Container) bool {
+				return c.RestartPolicy != nil && *c.RestartPolicy != v1.ContainerRestartPolicyAlways
+			})
 }
 
 // deletionBound is how long a pod of which nothing runs may still be at the API server, without a
@@ -78,13 +79,13 @@ func alwaysRestarts(pod *v1.Pod) bool {
 const deletionBound = 4 * time.Minute
 
 // deletionCalls are the calls that it takes to remove a pod of which nothing runs from the API
-// server.
+// server. One with a volume of a CSI driver needs another one.
 var deletionCalls = []string{"WatchObjects", "ObjectChanged", "GetObject", "PatchObject",
 	"DeleteObject", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus",
 	"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox",
 	"ReadTail", "ReadFiles", "StatPath", "ListDir", "ReadLinks", "MakeDir", "MakeLink",
 	"WriteFile", "WriteDir", "Rename", "MountMemory", "BindSubPath", "Unmount", "RemoveTree",
-	"SetCgroup", "ListCgroups", "RemoveCgroup", "UnpublishVolume"}
+	"SetCgroup", "ListCgroups", "RemoveCgroup"}
 
 func (*apiDeletion) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 	if m.agentDown {
@@ -99,7 +100,8 @@ func (*apiDeletion) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 			continue
 		}
 		from := later(later(p.changedAt, object.DeletionTimestamp.Time), m.agentStartedAt)
-		if now.Sub(from) > deletionBound && !m.anyFaultPossible(from, now, deletionCalls...) {
+		if now.Sub(from) > deletionBound && !m.anyFaultPossible(from, now, deletionCalls...) &&
+			!(p.hasDriverVolume("") && m.faultPossible("UnpublishVolume", from, now)) {
 			return findingf("pod %s is marked for deletion and nothing of it has run for %v, but it "+
 				"still exists", p, now.Sub(from).Round(time.Second))
 		}

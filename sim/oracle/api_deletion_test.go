@@ -38,18 +38,26 @@ func TestAPIDeletion(t *testing.T) {
 			s.PodNoLongerDesired(s.now, "u1")
 			s.store(0, s.served("u1", v1.PodRunning), nil)
 		}},
-		{"stays after its end", "api-deletion", deletedFor(5*time.Minute, "")},
-		{"stays for a while", "", deletedFor(3*time.Minute, "")},
-		{"stays, as its driver refuses to unpublish", "", deletedFor(5*time.Minute, "UnpublishVolume")},
+		{"stays after its end", "api-deletion", deletedFor(5*time.Minute, "", nil)},
+		{"stays for a while", "", deletedFor(3*time.Minute, "", nil)},
+		{"stays, as its driver refuses to unpublish", "", deletedFor(5*time.Minute, "UnpublishVolume",
+			&v1.CSIVolumeSource{Driver: csiDriver})},
+		{"stays, as the driver of another one refuses", "api-deletion",
+			deletedFor(5*time.Minute, "UnpublishVolume", nil)},
 	})
 }
 
-// deletedFor deletes a pod that has ended, which is still served a time later; calls of one name
-// may have failed.
-func deletedFor(span time.Duration, fault string) func(*script) {
+// deletedFor deletes a pod that has ended and may have a volume, and is still served a time later;
+// calls of one name may have failed.
+func deletedFor(span time.Duration, fault string, volume *v1.CSIVolumeSource) func(*script) {
 	return func(s *script) {
 		s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == fault }
-		s.startPod(always).exit(143, truth.CauseStop)
+		r := s.startPod(always)
+		if volume != nil {
+			s.pods["u1"].Spec.Volumes = []v1.Volume{{Name: "v",
+				VolumeSource: v1.VolumeSource{CSI: volume}}}
+		}
+		r.exit(143, truth.CauseStop)
 		s.changeSandbox(truth.SandboxStopped, "u1-s0")
 		deleted := s.served("u1", v1.PodFailed)
 		deleted.DeletionTimestamp = &metav1.Time{Time: s.now}
@@ -87,6 +95,14 @@ func TestMirrorStaysWithItsManifest(t *testing.T) {
 		{"another version of the manifest", "", remove(always, "h0", "node")},
 		{"another Node", "", remove(always, "h1", "other")},
 		{"its status cannot be replaced", "", remove(never, "h1", "node")},
+		{"that of an init container cannot be", "", remove(always, "h1", "node", func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Name: "init", Image: "image:1",
+				RestartPolicy: new(v1.ContainerRestartPolicyNever)}}
+		})},
+		{"that of a sidecar can be", "api-deletion", remove(always, "h1", "node", func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Name: "init", Image: "image:1",
+				RestartPolicy: new(v1.ContainerRestartPolicyAlways)}}
+		})},
 		{"that of one container cannot be", "", remove(always, "h1", "node", func(p *v1.Pod) {
 			p.Spec.Containers[0].RestartPolicy = new(v1.ContainerRestartPolicyOnFailure)
 		})},

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,5 +30,29 @@ func TestEphemeral(t *testing.T) {
 	const want = "ephemeral container debug has never run"
 	if got := s.model.pods["u1"].runtimeProblem(s.now); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// An ephemeral container waits for the volumes of its pod, as the others do.
+func TestEphemeralContainerWaitsForVolumes(t *testing.T) {
+	for _, isIssued := range []bool{false, true} {
+		s := newScript()
+		withCertificates(func(c *certificateScript) {
+			p := c.pods["u1"].DeepCopy()
+			p.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug"}}}
+			c.setDesired(p)
+			c.sandbox("u1", 0)
+			c.request("a")
+			if isIssued {
+				_, chain := credential(1)
+				c.answer("a", "Issued", chain)
+			}
+		})(s)
+		s.wait(60)
+		const want = "ephemeral container debug has never run"
+		if got := s.unsettled(); strings.Contains(got, want) != isIssued {
+			t.Errorf("issued %t: %s", isIssued, got)
+		}
 	}
 }

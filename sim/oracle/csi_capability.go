@@ -44,7 +44,8 @@ func findWrongCapability(call string, pv *v1.PersistentVolume, got *world.CSICap
 }
 
 // accessOf returns the access modes with which a driver may be asked for a volume: by its first
-// one, as a kubelet does. A driver without SINGLE_NODE_MULTI_WRITER is asked for SINGLE_NODE_WRITER.
+// one, as by a kubelet. A driver that lacks SINGLE_NODE_MULTI_WRITER is asked for
+// SINGLE_NODE_WRITER.
 func accessOf(pv *v1.PersistentVolume) []world.CSIAccessMode {
 	mode := v1.ReadWriteOnce
 	if len(pv.Spec.AccessModes) > 0 {

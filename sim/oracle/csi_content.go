@@ -262,9 +262,7 @@ func (m *model) findWrongSecret(now time.Time, call string, got map[string]strin
 	name := objectKey(world.ResourceSecrets, ref.Namespace, ref.Name)
 	states, replaced := m.objectHistory.states[name], m.objectHistory.replacedAt[name]
 	for n := len(states) - 1; n >= 0; n-- {
-		if n < len(replaced) && now.Sub(replaced[n]) > csiContentBound &&
-			!m.anyFaultPossible(replaced[n].Add(-reconnectBound), now, "WatchObjects", "ObjectChanged",
-				"GetObject", call) {
+		if n < len(replaced) && !m.mayGoBy(replaced[n], now, secretCalls...) {
 			break
 		}
 		if states[n] != nil && isSecret(got, states[n]) {
@@ -320,12 +318,18 @@ func (m *model) csiSecretsOf(pod *v1.Pod, v *v1.Volume) []*v1.SecretReference {
 	return []*v1.SecretReference{source.NodeStageSecretRef, source.NodePublishSecretRef}
 }
 
-// mayGoBy reports whether the agent may go by a state of a CSIDriver at a time: it is the last one,
-// or changed a short time ago, or the watch may have failed of late.
-func (m *model) mayGoBy(is *csiDriverState, at time.Time) bool {
-	return is.until.IsZero() || at.Sub(is.until) <= csiContentBound ||
-		m.anyFaultPossible(later(is.until, at.Add(-csiContentBound)).Add(-reconnectBound), at,
-			"WatchObjects", "ObjectChanged")
+// The calls by which the agent learns of a CSIDriver, and of a Secret, which it may read instead.
+var (
+	csiDriverCalls = []string{"WatchObjects", "ObjectChanged"}
+	secretCalls    = []string{"WatchObjects", "ObjectChanged", "GetObject"}
+)
+
+// mayGoBy reports whether the agent may go by a state of an object at a time: it is the last one,
+// until is zero, or changed a short time ago, or the calls by which the agent learns of it may have
+// failed of late.
+func (m *model) mayGoBy(until, at time.Time, calls ...string) bool {
+	return until.IsZero() || at.Sub(until) <= csiContentBound ||
+		m.anyFaultPossible(later(until, at.Add(-csiContentBound)).Add(-reconnectBound), at, calls...)
 }
 
 // csiDriverStates returns the states of a CSIDriver that the agent may go by, the last one first.
@@ -333,7 +337,7 @@ func (m *model) csiDriverStates(now time.Time, name string) []*storagev1.CSIDriv
 	var states []*storagev1.CSIDriver
 	all := m.csi.driverStates[name]
 	for n := len(all) - 1; n >= 0; n-- {
-		if !m.mayGoBy(&all[n], now) {
+		if !m.mayGoBy(all[n].until, now, csiDriverCalls...) {
 			break
 		}
 		states = append(states, all[n].object)

@@ -141,6 +141,31 @@ func TestCSIContent(t *testing.T) {
 	})
 }
 
+// A call may have an old secret for a while after a fault of what brings it.
+func TestCSISecretsUnderFaults(t *testing.T) {
+	const name = "csi-content"
+	runCases(t, []testCase{
+		{"an old secret, as the watch has just failed", "", publish(func(s *script,
+			_ *world.PublishVolume) {
+			writeObject(s, secretOf("1"), secretOf("2"), 0)
+			s.loseCall("WatchObjects")
+			s.wait(60)
+		})},
+		{"an old secret, as the watch has failed long ago", name, publish(func(s *script,
+			_ *world.PublishVolume) {
+			writeObject(s, secretOf("1"), secretOf("2"), 0)
+			s.loseCall("WatchObjects")
+			s.wait(200)
+		})},
+		{"an old secret, as another call has failed", name, publish(func(s *script,
+			_ *world.PublishVolume) {
+			writeObject(s, secretOf("1"), secretOf("2"), 0)
+			s.loseCall("PublishVolume")
+			s.wait(60)
+		})},
+	})
+}
+
 // A token that is due may be used if it could not be renewed, and never once it has expired.
 func TestCSIContentWithFaults(t *testing.T) {
 	for after, want := range map[float64]int{540: 0, 601: 1} {

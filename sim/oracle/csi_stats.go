@@ -130,7 +130,7 @@ func (m *model) findNoUsage(now time.Time, p *pod, use csiUse,
 	served *world.VolumeUsage) *finding {
 	since := now.Add(-csiStatsBound)
 	is, isPublished := m.csi.published[use.path]
-	if !isPublished || p.liveContainers == 0 || is.since.After(since) || m.csi.lied[use.path] ||
+	if !isPublished || p.liveContainers == 0 || is.since.After(since) ||
 		m.csi.unmeasured[use.driver] || m.isCSIDriverAway(now, use.driver, csiStatsBound) ||
 		!m.agentUpSince(since) || m.lastFault(now).After(since) {
 		return nil

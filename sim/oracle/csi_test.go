@@ -122,14 +122,14 @@ func unattachedDriver() world.Object {
 		Spec: storagev1.CSIDriverSpec{AttachRequired: &no}}}
 }
 
-// withoutDriver deletes that object, and stages a volume a minute later.
-func withoutDriver(s *script) {
+// withoutDriver deletes that object, and stages a volume some seconds later.
+func withoutDriver(s *script, seconds float64) {
 	driver := unattachedDriver()
 	writeObject(s, world.Object{}, driver, 0)
 	writeObject(s, nodeWith(true, true), nodeWith(false, false), 0)
 	s.CheckFact(truth.Fact{Time: s.now, Kind: truth.ObjectDeleted, Write: &truth.Write{
 		Resource: world.ResourceCSIDrivers, Name: csiDriver, Before: driver}})
-	s.wait(60)
+	s.wait(seconds)
 	csiCall(s, 1, csiStageCall(), true)
 }
 
@@ -164,6 +164,25 @@ func TestCSIVolumes(t *testing.T) {
 			csiObjects(s)
 			csiPod(s, "u1")
 			csiFact(s, truth.VolumeNotPublished, "h", csiTarget("u1"))
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"a driver has lied, and nothing is at the target", "csi-volumes", func(s *script) {
+			s.model.opts.Exists = func(path string) bool { return path != csiTarget("u1") }
+			csiStartAgent(s)
+			csiFact(s, truth.VolumeNotPublished, "h", csiTarget("u1"))
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"a driver has lied, and another volume is at the target", "csi-volumes", func(s *script) {
+			csiStartAgent(s)
+			csiFact(s, truth.VolumePublished, "other", csiTarget("u1"))
+			csiFact(s, truth.VolumeNotPublished, "h", csiTarget("u1"))
+			s.start(s.sandbox("u1", 0), "app", 0)
+		}},
+		{"a driver has lied to an earlier agent", "csi-volumes", func(s *script) {
+			csiStartAgent(s)
+			csiFact(s, truth.VolumeNotPublished, "h", csiTarget("u1"))
+			s.restartAgent()
+			s.wait(180)
 			s.start(s.sandbox("u1", 0), "app", 0)
 		}},
 		{"started with another volume", "csi-volumes", func(s *script) {
@@ -304,14 +323,17 @@ func TestReasonsOfCSICalls(t *testing.T) {
 		}},
 		{"staged without an attachment, as its driver wanted", "csi-calls", func(s *script) {
 			start(s)
-			withoutDriver(s)
+			withoutDriver(s, 60)
 		}},
 		{"the agent cannot know that its driver wants one now", "", func(s *script) {
 			start(s)
-			s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool {
-				return call == "WatchObjects"
-			}
-			withoutDriver(s)
+			s.loseCall("WatchObjects")
+			withoutDriver(s, 60)
+		}},
+		{"the agent could not know it long ago", "csi-calls", func(s *script) {
+			start(s)
+			s.loseCall("WatchObjects")
+			withoutDriver(s, 200)
 		}},
 		{"unstage is called while it is published", "csi-calls", func(s *script) {
 			csiStart(s)

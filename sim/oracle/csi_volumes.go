@@ -10,7 +10,8 @@ import (
 // csiVolumes fires when a container is started while a CSI volume of its pod is not published, or
 // another one is in its place, and when a volume is unpublished, or replaced, while a process of
 // the pod runs. A restart of the agent or of the driver is no excuse: what is published stays.
-// Targets of which a driver has lied are excused, and pods whose spec or manifest has changed.
+// Targets of which a driver has lied to this agent are excused, as long as nothing is published
+// there, and pods whose spec or manifest has changed.
 type csiVolumes struct{}
 
 func (*csiVolumes) describe() Entry {
@@ -39,7 +40,7 @@ func (*csiVolumes) checkStart(m *model, f *truth.Fact) *finding {
 	for _, use := range m.csiUses(p.spec) {
 		is, isPublished := m.csi.published[use.path]
 		switch {
-		case m.csi.lied[use.path]:
+		case m.isDeceived(use.path, f.Time):
 		case !isPublished:
 			return findingf("container %s was started without volume %s: %s is not published at %s",
 				f.Container, use.volume, use.csiName, use.path)

@@ -38,6 +38,8 @@ const (
 	claimSlack     = time.Second
 	unboundPeriod  = time.Second
 	rejectedPeriod = 250 * time.Millisecond
+	// userHeardBound is how long it takes until the agent has heard of a pod.
+	userHeardBound = time.Second
 	// retryBound is the longest back-off: what waits for a lost call comes so long after its end.
 	retryBound = 32 * time.Second
 	// nodeChangeBound is how long after a change of the pods the Node's status may still change: its
@@ -176,15 +178,13 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	changedAt := m.sharedChangedAt
 	if p := m.podOfPeriod(request); p != nil && p.fullName != nil {
 		changedAt = p.reactsTo()
-	} else if get, isGet := request.(*world.GetObject); isGet {
-		changedAt = later(changedAt, m.usersDesiredAt(get))
 	}
 	quietSince := now.Add(-quietBound)
 	if _, isList := request.(*world.ListDir); isList && last.Before(quietSince) {
 		quietSince = last // a log's directory is listed before its first run, and the log after that
 	}
 	switch {
-	case last.IsZero(), now.Sub(last) >= least:
+	case last.IsZero(), now.Sub(last) >= least, m.isFirstOfUser(request, last):
 	case isNodePatch(request) &&
 		now.Sub(later(m.pressure.flippedAt, m.csi.knownFreeAt)) <= nodeChangeBound:
 	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
@@ -195,6 +195,14 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 			"%v", what, now.Sub(last), least)
 	}
 	return nil
+}
+
+// isFirstOfUser reports whether a request may be the first read of a claim or a volume for a pod:
+// one that uses it was desired after the last read, or a moment before, so that the agent had not
+// heard of it.
+func (m *model) isFirstOfUser(request any, last time.Time) bool {
+	get, isGet := request.(*world.GetObject)
+	return isGet && m.usersDesiredAt(get).After(last.Add(-userHeardBound))
 }
 
 // usersDesiredAt returns when the newest pod was desired that uses the claim or the volume which a

@@ -84,7 +84,7 @@ func TestEconomyOfPeriods(t *testing.T) {
 
 // A claim and its volume are read earlier than once a minute if there is a new pod that uses them.
 func TestClaimsOfNewPods(t *testing.T) {
-	with := func(resource api.Resource, name, claim string) func(*script) {
+	with := func(resource api.Resource, name, claim string, reads int) func(*script) {
 		return func(s *script) {
 			settleEconomy(s)
 			s.model.volumes.claims = map[string]*v1.PersistentVolumeClaim{"ns/data": {
@@ -101,14 +101,19 @@ func TestClaimsOfNewPods(t *testing.T) {
 			p.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{
 				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
 			s.setDesired(p)
-			s.Called(s.now, get)
+			for range reads {
+				s.wait(2)
+				s.Called(s.now, get)
+			}
 		}
 	}
 	runCases(t, []testCase{
-		{"the claim", "", with(api.ResourceClaims, "data", "data")},
-		{"its volume", "", with(api.ResourceVolumes, "pv", "data")},
-		{"another claim", "economy", with(api.ResourceClaims, "data", "other")},
-		{"the volume of another claim", "economy", with(api.ResourceVolumes, "pv", "other")},
+		{"the claim", "", with(api.ResourceClaims, "data", "data", 1)},
+		{"its volume", "", with(api.ResourceVolumes, "pv", "data", 1)},
+		{"another claim", "economy", with(api.ResourceClaims, "data", "other", 1)},
+		{"the volume of another claim", "economy", with(api.ResourceVolumes, "pv", "other", 1)},
+		{"the claim twice", "economy", with(api.ResourceClaims, "data", "data", 2)},
+		{"its volume twice", "economy", with(api.ResourceVolumes, "pv", "data", 2)},
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 // isolation fires when an ordinary pod is not run, probed, reported, ended or removed as if it were
 // alone on the node, while hostile pods take as much as they get. What progress requires of every
 // pod in the end, isolation requires of an ordinary pod at any time, and of a hostile one that it
-// can be deleted, unless a driver hangs. After a fault or a restart of the agent the agent has the
-// same time once more, from when the effects end.
+// can be deleted, unless its driver hangs at the time. After a fault or a restart of the agent the
+// agent has the same time once more, from when the effects end.
 type isolation struct {
 	problems map[*pod]podProblem
 }
@@ -38,6 +38,9 @@ const (
 	// hostileEndBound is the same for the end of a hostile pod, beside its grace period: its volumes
 	// are unmounted one after the other.
 	hostileEndBound = 3 * time.Minute
+	// hungCallBound is how long a call may still hang that was issued before its driver was mended,
+	// and the longest back-off after it.
+	hungCallBound = callBound + pluginRetryBound
 	// nodeStatusBound is how old the heartbeats of the Node's conditions may be: the report
 	// frequency of 5 minutes, which is up to half longer after a change, and a minute.
 	nodeStatusBound = 8*time.Minute + 30*time.Second
@@ -58,7 +61,8 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		affectedAt = now
 	}
 	for _, p := range m.podsInOrder {
-		if p.fullName == nil || p.isHostile() && (p.spec != nil || p.hasHungVolume()) {
+		isHung := p.isHostile() && slices.ContainsFunc(m.opts.HungDrivers, p.hasDriverVolume)
+		if p.fullName == nil || p.isHostile() && (p.spec != nil || isHung && m.healedAt.IsZero()) {
 			continue
 		}
 		text := p.isolationProblem(now)
@@ -83,6 +87,9 @@ func (o *isolation) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		}
 		since := later(later(problem.since, p.desiredAt), affectedAt.Add(faultSlack))
 		since = later(since, p.setAsideUntil.Add(faultSlack))
+		if isHung {
+			since = later(since, m.healedAt.Add(hungCallBound))
+		}
 		if now.Sub(since) > bound {
 			return findingf("pod %s: for %v, with hostile pods on the node: %s", p,
 				now.Sub(since).Round(time.Second), text)
@@ -101,16 +108,13 @@ func (p *pod) isHostile() bool {
 	return p.model.opts.IsHostile(name)
 }
 
-// hasHungVolume reports whether a volume of the pod is one of a driver that hangs.
-func (p *pod) hasHungVolume() bool {
-	for _, spec := range p.specs {
-		for _, use := range p.model.csiUses(spec) {
-			if slices.Contains(p.model.opts.HungDrivers, use.driver) {
-				return true
-			}
-		}
-	}
-	return false
+// hasDriverVolume reports whether a volume of the pod is one of a CSI driver; empty: of any.
+func (p *pod) hasDriverVolume(driver string) bool {
+	return slices.ContainsFunc(p.specs, func(spec *v1.Pod) bool {
+		return slices.ContainsFunc(p.model.csiUses(spec), func(use csiUse) bool {
+			return driver == "" || use.driver == driver
+		})
+	})
 }
 
 // isolationProblem returns what is wrong with an ordinary pod; empty if nothing is.

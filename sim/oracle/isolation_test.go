@@ -220,6 +220,16 @@ func TestIsolationOfHostileEnds(t *testing.T) {
 			runHostile(s, "hung")
 			pollEverySecond(s, 600)
 		}},
+		{"a hostile pod whose driver has just been mended", "", func(s *script) {
+			runHostile(s, "hung")
+			s.Healed(s.now)
+			pollEverySecond(s, 400)
+		}},
+		{"a hostile pod whose driver was mended long ago", "isolation", func(s *script) {
+			runHostile(s, "hung")
+			s.Healed(s.now)
+			pollEverySecond(s, 600)
+		}},
 	})
 }
 

@@ -132,7 +132,7 @@ func (m *model) apply(f *truth.Fact) {
 	m.csi.apply(f)
 	m.volumes.apply(f)
 	m.certificates.apply(f)
-	m.disks.apply(f)
+	m.disks.apply(m, f)
 	m.applyUnmounted(f)
 	switch f.Kind {
 	case truth.SandboxCreated, truth.SandboxReady, truth.SandboxStopped, truth.SandboxRemoved:

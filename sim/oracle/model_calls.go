@@ -21,6 +21,7 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 	s.Called(now, eff.Body)
 	s.UsageAsked(now, eff)
 	s.storageAsked(now, eff.Body)
+	s.storageAskedAgain(now, eff.Body)
 	s.checkEvictionStop(now, eff)
 	if f := s.model.lock.asked(now, eff); f != nil && s.model.opts.Shutdown != nil {
 		s.report(&nodeShutdown{}, f, now)

@@ -14,12 +14,14 @@ import (
 
 // certificateModel is what the API server has had of requests for certificates of pods.
 type certificateModel struct {
-	// ofSource are the requests of each source, in the order of their creation. A pod has at most one
-	// source of each signer.
+	// ofSource are the requests of agents for each source, in the order of their creation. A pod has
+	// at most one source of each signer.
 	ofSource map[certificateSource][]*certificateRequest
 	byUID    map[string]*certificateRequest
 	hasKeys  bool // the machine has made a private key
-	cost     certificateCost
+	// expiredAt is when an Event last said that a certificate of a pod has expired, by the pod's UID.
+	expiredAt map[string]time.Time
+	cost      certificateCost
 }
 
 // certificateSource is a source podCertificate of a pod.
@@ -35,6 +37,7 @@ type certificateRequest struct {
 	isDeleted   bool
 	leaf        []byte    // of an issued one, as DER
 	renewAt     time.Time // from when on it is to be renewed
+	notAfter    time.Time
 }
 
 func (r *certificateRequest) isOpen() bool { return r.answer == "" && !r.isDeleted }
@@ -43,6 +46,11 @@ func (o *certificateModel) apply(f *truth.Fact) {
 	switch {
 	case f.Kind == truth.KeyMade:
 		o.hasKeys = true
+	case f.Kind == truth.EventRecorded && f.Reason == reasonExpired:
+		if o.expiredAt == nil {
+			o.expiredAt = map[string]time.Time{}
+		}
+		o.expiredAt[f.PodUID] = f.Time
 	case f.Write == nil || f.Write.Resource != api.ResourcePodCertificateRequests:
 	case f.Kind == truth.ObjectCreated:
 		o.add(f)
@@ -61,8 +69,9 @@ func (o *certificateModel) add(f *truth.Fact) {
 	}
 	created := f.Write.After.CertificateRequest
 	r := &certificateRequest{name: created.Name, incarnation: f.Write.Incarnation, createdAt: f.Time}
-	source := sourceOf(created)
-	o.ofSource[source] = append(o.ofSource[source], r)
+	if source := sourceOf(created); r.incarnation != 0 {
+		o.ofSource[source] = append(o.ofSource[source], r)
+	}
 	o.byUID[string(created.UID)] = r
 }
 
@@ -81,6 +90,9 @@ func (r *certificateRequest) applyAnswer(after *certificatesv1beta1.PodCertifica
 	}
 	if at := after.Status.BeginRefreshAt; at != nil {
 		r.renewAt = at.Time
+	}
+	if at := after.Status.NotAfter; at != nil {
+		r.notAfter = at.Time
 	}
 }
 

@@ -24,8 +24,9 @@ type csiModel struct {
 
 	staged    map[string]csiPlace // by staging path
 	published map[string]csiPlace // by target path
-	lied      map[string]bool     // targets of which a driver said that it has published, and had not
-	dataFiles map[string]bool     // the files beside targets that have been written, and not removed
+	// lied are the targets of which a driver said that it has published, and had not, with the time.
+	lied      map[string]time.Time
+	dataFiles map[string]bool // the files beside targets that have been written, and not removed
 
 	drivers      map[string]*storagev1.CSIDriver // the objects, by name
 	driverStates map[string][]csiDriverState     // all that they have been
@@ -82,7 +83,7 @@ type csiInFlight struct {
 func newCSIModel() csiModel {
 	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
 		grouping: map[string]bool{},
-		staged:   map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]bool{},
+		staged:   map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]time.Time{},
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{}, driverStates: map[string][]csiDriverState{},
 		tokens: map[string]csiIssuedToken{}, republished: map[string]csiRepublished{},
@@ -118,15 +119,14 @@ func (c *csiModel) apply(f *truth.Fact) {
 	case truth.VolumeExpanded:
 		c.expanded[csiName{f.Volume.Driver, f.Volume.Handle}] = f.Bytes
 	case truth.VolumeNotPublished:
-		c.lied[f.Path] = true
+		c.lied[f.Path] = f.Time
 	case truth.PathWritten:
 		if path.Base(f.Path) == "vol_data.json" || isBoundPath(f.Path) {
 			c.dataFiles[f.Path] = true
 		}
 	case truth.PathRemoved:
-		for _, paths := range []map[string]bool{c.lied, c.dataFiles} {
-			maps.DeleteFunc(paths, func(path string, _ bool) bool { return isWithin(path, f.Path) })
-		}
+		maps.DeleteFunc(c.lied, func(path string, _ time.Time) bool { return isWithin(path, f.Path) })
+		maps.DeleteFunc(c.dataFiles, func(path string, _ bool) bool { return isWithin(path, f.Path) })
 	case truth.Unmounted: // by the loss of power, or wrongly
 		delete(c.staged, f.Path)
 		delete(c.published, f.Path)
@@ -134,6 +134,7 @@ func (c *csiModel) apply(f *truth.Fact) {
 		clear(c.staged)
 		clear(c.published)
 		clear(c.succeeded)
+		clear(c.lied)
 	case truth.ObjectCreated, truth.ObjectUpdated, truth.ObjectDeleted:
 		c.applyObject(f)
 	}
@@ -169,6 +170,16 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 			}
 		}
 	}
+}
+
+// isDeceived reports whether the agent may take a volume for published, at a time, that is not: the
+// driver has said so, and something is at the target. An agent that was started since then goes by
+// the mounts; a call of the one before may still have its effect.
+func (m *model) isDeceived(target string, now time.Time) bool {
+	at, lied := m.csi.lied[target]
+	_, isPublished := m.csi.published[target]
+	return lied && !isPublished && (m.opts.Exists == nil || m.opts.Exists(target)) &&
+		(m.agentStartedAt.Before(at) || now.Sub(m.agentStartedAt) <= callBound)
 }
 
 // mustBeAttached reports whether volumes of a driver have to be attached, as far as the agent can

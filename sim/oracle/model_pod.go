@@ -21,7 +21,7 @@ type pod struct {
 	timesRemoved     int              // how often the manifest was removed
 	desiredAt        time.Time        // when that happened last
 	removedAt        time.Time        // when that happened last
-	specChanged      bool             // it was desired with different specs
+	specChanged      bool             // it was desired with specs that differ not only by isDebugged
 	loosestPolicy    v1.RestartPolicy // the loosest restart policy of all specs; empty: never desired
 	minGrace         time.Duration    // the shortest grace period of all specs
 	initLists        [][]string       // the different lists of init containers of all specs
@@ -161,7 +161,7 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 	p.spec, p.desiredAt = spec, now
 	p.timesDesired++
 	if previous != nil && !reflect.DeepEqual(previous.Spec, spec.Spec) {
-		p.specChanged = true
+		p.specChanged = p.specChanged || !isDebugged(previous, spec)
 		p.noteChange()
 		if p.static { // the newest manifest ends up running (upstream #107733)
 			p.servedTerminal = ""
@@ -186,6 +186,14 @@ func (p *pod) setDesired(now time.Time, spec *v1.Pod) {
 		}
 	}
 	p.initLists = append(p.initLists, inits)
+}
+
+// isDebugged reports whether a pod has only got ephemeral containers since an earlier spec: what is
+// true of the others stays so.
+func isDebugged(before, after *v1.Pod) bool {
+	spec := after.Spec
+	spec.EphemeralContainers = before.Spec.EphemeralContainers
+	return reflect.DeepEqual(before.Spec, spec)
 }
 
 func (p *pod) unsetDesired(now time.Time) {

@@ -41,10 +41,25 @@ const (
 	pluginAskedBound = 400 * time.Millisecond
 )
 
-// pluginCalls are those by which a plugin becomes registered. The cluster has to know of a CSI
-// driver before.
-var pluginCalls = []string{"PluginSocketsObserved", "GetPluginInfo", "NotifyPluginRegistration",
-	"GetCSINodeInfo", "GetObject", "CreateObject", "UpdateObject", "PatchObject"}
+// The calls by which a plugin becomes registered.
+var (
+	// pluginCalls are those of every plugin, which the agent learns of and notifies by them.
+	pluginCalls = []string{"PluginSocketsObserved", "GetPluginInfo", "NotifyPluginRegistration"}
+	// driverCalls are those of a CSI driver before its notification: the cluster has to know of it.
+	driverCalls = []string{"GetCSINodeInfo", "GetObject", "CreateObject", "UpdateObject",
+		"PatchObject"}
+	// refusalCalls are those whose failure may be the reason of a refusal, or may have it come late.
+	refusalCalls = []string{"PluginSocketsObserved", "NotifyPluginRegistration", "GetCSINodeInfo",
+		"UpdateObject"}
+)
+
+// callsOf returns the calls by which a plugin is notified.
+func callsOf(s *pluginSocket) []string {
+	if s.acceptable {
+		return slices.Concat(pluginCalls, driverCalls)
+	}
+	return pluginCalls
+}
 
 // pluginModel is the sockets of plugins.
 type pluginModel struct {
@@ -226,11 +241,11 @@ func (*nodePlugins) checkServed(m *model, now time.Time, _ []*v1.Pod) *finding {
 		if problem == "" || now.Sub(since) <= pluginBound {
 			continue
 		}
-		quiet, bound := since, pluginBound
-		if !s.wrongAt.IsZero() || m.anyFaultPossible(since, now, pluginCalls...) {
+		quiet, bound, calls := since, pluginBound, callsOf(s)
+		if !s.wrongAt.IsZero() || m.anyFaultPossible(since, now, calls...) {
 			quiet, bound = now.Add(-pluginRetryBound), pluginRetryBound
 		}
-		if now.Sub(since) > bound && !m.anyFaultPossible(quiet, now, pluginCalls...) {
+		if now.Sub(since) > bound && !m.anyFaultPossible(quiet, now, calls...) {
 			return findingf("%s, for %v", problem, now.Sub(since).Round(time.Second))
 		}
 	}
@@ -252,12 +267,13 @@ func (*nodePlugins) checkFact(m *model, f *truth.Fact) *finding {
 }
 
 // findNeedlessQuestion returns that a plugin is asked what it is although it is registered, or too
-// soon after the last time.
+// soon after the last time. If the answer to its notification was lost, it is asked again within
+// pluginRetryBound, and once more if that fails.
 func (m *model) findNeedlessQuestion(f *truth.Fact, s *pluginSocket) *finding {
-	freedAt := m.plugins.endedAt[s.is.Name]
+	freedAt, lastAt := m.plugins.endedAt[s.is.Name], later(s.registeredAt, s.askedAt)
 	switch {
-	case !s.registeredAt.IsZero() &&
-		!m.anyFaultPossible(s.registeredAt.Add(-reconnectBound), f.Time, pluginCalls...):
+	case !s.registeredAt.IsZero() && (f.Time.Sub(lastAt) > pluginRetryBound ||
+		!m.anyFaultPossible(lastAt.Add(-reconnectBound), f.Time, pluginCalls...)):
 		return findingf("the plugin at %s is asked what it is, although it is registered", f.Path)
 	case !s.askedAt.IsZero() && f.Time.Sub(s.askedAt) < pluginAskedBound &&
 		f.Time.Sub(freedAt) > pluginHoldBound && !m.mayNameBeFreed(s, s.askedAt) &&
@@ -284,7 +300,7 @@ func (m *model) findWrongRefusal(f *truth.Fact, s *pluginSocket) *finding {
 	case f.Message == "":
 		return findingf("the plugin at %s is refused, and not why", f.Path)
 	case !s.acceptable, f.Time.Sub(m.plugins.endedAt[s.is.Name]) <= pluginHoldBound,
-		m.anyFaultPossible(f.Time.Add(-reconnectBound), f.Time, pluginCalls...):
+		m.anyFaultPossible(f.Time.Add(-reconnectBound), f.Time, refusalCalls...):
 		return nil
 	}
 	for _, other := range m.plugins.sockets { //ordered: whether there is one
@@ -309,7 +325,8 @@ func (m *model) findWrongRegistration(f *truth.Fact, s *pluginSocket) *finding {
 		mustHold := other == s || other.mayHold(s) &&
 			(other.version == s.version || !other.registeredAt.After(s.askedAt))
 		if mustHold && !other.registeredAt.IsZero() &&
-			!m.anyFaultPossible(other.registeredAt.Add(-reconnectBound), f.Time, pluginCalls...) {
+			!m.anyFaultPossible(later(other.registeredAt, s.askedAt).Add(-reconnectBound), f.Time,
+				pluginCalls...) {
 			return findingf("the plugin at %s is registered, although %.70q is already, at %s", f.Path,
 				s.is.Name, path)
 		}
@@ -331,7 +348,7 @@ func (s *Set) checkPluginRequest(now time.Time, request any) bool {
 	}
 	goneAt := s.model.plugins.goneAt[socket.File]
 	if !goneAt.IsZero() && now.Sub(goneAt) > pluginGoneBound &&
-		!s.model.anyFaultPossible(goneAt, now, pluginCalls...) {
+		!s.model.faultPossible("PluginSocketsObserved", later(goneAt, now.Add(-reconnectBound)), now) {
 		s.report(&nodePlugins{}, findingf("%s is called for %s, whose socket has been gone for %v",
 			world.CallName(request), socket.Path, now.Sub(goneAt).Round(time.Millisecond)), now)
 	}

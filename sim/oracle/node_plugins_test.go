@@ -118,6 +118,55 @@ func TestPlugins(t *testing.T) {
 	})
 }
 
+// A fault excuses what it may have caused, for as long as it may have.
+func TestPluginsUnderFaults(t *testing.T) {
+	const name = "plugins"
+	always := func(s *script, fault string) {
+		s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == fault }
+	}
+	registered := func(fault string, seconds float64) func(*script) {
+		return func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			registerPlugin(s, "/a")
+			s.loseCall(fault)
+			s.wait(seconds)
+			askPlugin(s, "/a")
+		}
+	}
+	refused := func(fault string) func(*script) {
+		return func(s *script) {
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			s.loseCall(fault)
+			askPlugin(s, "/a")
+			notifyPlugin(s, "/a", "because")
+		}
+	}
+	ignored := func(version, fault string) func(*script) {
+		return func(s *script) {
+			always(s, fault)
+			startPlugin(s, "/a", "a.test", version)
+			askPlugin(s, "/a")
+			pollAfter(s, 20)
+		}
+	}
+	runCases(t, []testCase{
+		{"a driver, which the API server does not take", "", ignored("1.0.0", "PatchObject")},
+		{"what is no driver, and the API server fails", name, ignored("2.0.0", "PatchObject")},
+		{"asked again after a lost answer", "", registered("NotifyPluginRegistration", 60)},
+		{"asked again long after a lost answer", name, registered("NotifyPluginRegistration", 600)},
+		{"asked again after a fault of the API server", name, registered("PatchObject", 60)},
+		{"refused by the API server", "", refused("UpdateObject")},
+		{"refused, and a read has failed", name, refused("GetObject")},
+		{"asked long after its end, and another request has failed", name, func(s *script) {
+			always(s, "GetPluginInfo")
+			startPlugin(s, "/a", "a.test", "1.0.0")
+			endPlugin(s, "/a")
+			s.wait(5)
+			requestPlugin(s, "/a", "/a1.0.0")
+		}},
+	})
+}
+
 func TestRefusedPlugins(t *testing.T) {
 	runCases(t, []testCase{
 		{"an unsupported version", "plugins", func(s *script) {

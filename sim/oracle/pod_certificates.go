@@ -20,15 +20,15 @@ import (
 
 // podCertificates fires when a volume holds no certificate that was issued for its source, or a key
 // that is not that of the certificate, or of another type than the source asks for; when a
-// certificate is not renewed in time, or too early; when an agent has two open requests for one
-// source, or requests something for a pod that has ended; and when a private key is anywhere but in
-// the volume.
+// certificate is not renewed in time, or too early, or expires and no Event says so, or one says so
+// and it has not; when an agent has two open requests for one source, or requests something for a
+// pod that has ended; and when a private key is anywhere but in the volume.
 type podCertificates struct{}
 
 func (*podCertificates) describe() Entry {
 	return Entry{"pod-certificates", "A pod has certificates that were issued for it, with their " +
 		"keys, which are nowhere else. They are renewed when it is time, by one request for each " +
-		"source, and not after the pod's end."}
+		"source, and not after the pod's end. An Event says that one has expired."}
 }
 
 const (
@@ -41,9 +41,14 @@ const (
 	renewalJitter = 5 * time.Minute
 	// requestGoneBound is after what time a request that was deleted is made again.
 	requestGoneBound = 15 * time.Minute
+	// expiryBound is how long after a certificate has expired an Event says so.
+	expiryBound = time.Minute
 	// endNoticedBound is how long an agent may take to request no more after it has reported an end.
 	endNoticedBound = 10 * time.Second
 )
+
+// reasonExpired is the reason of the Event about a certificate that has expired.
+const reasonExpired = "CertificateExpired"
 
 // keyMark is in each private key.
 const keyMark = "PRIVATE KEY"
@@ -63,6 +68,7 @@ func (o *podCertificates) checkFact(m *model, f *truth.Fact) *finding {
 		if strings.Contains(f.Message, keyMark) {
 			return findingf("an Event has a private key: %s", f.Message)
 		}
+		return m.findWrongExpiry(f)
 	case truth.PathWritten:
 		return o.checkWritten(m, f.Path)
 	case truth.ContainerStarted:
@@ -95,7 +101,7 @@ func (*podCertificates) checkRequest(m *model, f *truth.Fact) *finding {
 		case other.leaf == nil && other.answer != "":
 			return findingf("pod %s has another request, %s, after the signer has answered %s with %s",
 				p, created.Name, other.name, other.answer)
-		case f.Write.SentAt.Before(other.renewAt):
+		case m.latestDate(f.Write.SentAt).Before(other.renewAt):
 			return findingf("pod %s has a certificate renewed, by %s, %s before it is time", p,
 				created.Name, other.renewAt.Sub(f.Write.SentAt))
 		}
@@ -208,12 +214,15 @@ func (o *podCertificates) checkServed(m *model, now time.Time, _ []*v1.Pod) *fin
 				return nil // checkVolumes has found that
 			}
 			have := m.certificates.issued(source, chain[0])
-			finding := m.findOutdated(p, source, have, now)
-			if finding != nil && strings.HasPrefix(projection.KeyType, "RSA") &&
+			problem := m.findOutdated(p, source, have, now)
+			if problem != nil && strings.HasPrefix(projection.KeyType, "RSA") &&
 				m.faultPossible("MakeKey", now.Add(-certificateBound-slowKeyBound), now) {
-				return nil
+				problem = nil
 			}
-			return finding
+			if problem != nil {
+				return problem
+			}
+			return m.findUnreported(p, source, have, now)
 		})
 		if problem != nil {
 			return problem
@@ -234,7 +243,7 @@ func (m *model) findOutdated(p *pod, source certificateSource, have *certificate
 	what := "the renewed certificate is not installed"
 	switch {
 	case newest == have:
-		since, what = have.renewAt.Add(renewalJitter), "the certificate is not renewed"
+		since, what = have.renewAt.Add(renewalJitter-m.dateOffset(now)), "the certificate is not renewed"
 	case newest.leaf != nil: // a volume is written when all its sources have their certificates
 		answeredAt, waits := m.answersOf(p)
 		if waits {
@@ -247,12 +256,79 @@ func (m *model) findOutdated(p *pod, source certificateSource, have *certificate
 		return nil // refused
 	}
 	since = later(since, later(m.agentStartedAt, p.desiredAt))
-	if now.Sub(since) <= certificateBound ||
+	if now.Sub(since) <= certificateBound || m.isDateNew(now) ||
 		m.anyFaultPossible(now.Add(-certificateBound), now, certificateCalls...) {
 		return nil
 	}
 	return findingf("pod %s, signer %s: %s since %s", p, source.signer, what,
 		since.Format(time.TimeOnly))
+}
+
+// isDateNew reports whether the date was changed within certificateBound.
+func (m *model) isDateNew(now time.Time) bool {
+	if m.opts.DateOffset == nil {
+		return false
+	}
+	for age := time.Duration(0); age <= certificateBound; age += time.Second {
+		if m.dateOffset(now.Add(-age)) != m.dateOffset(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// latestDate returns the latest date that the agent may go by at a time, or has gone by not long
+// before that.
+func (m *model) latestDate(at time.Time) time.Time {
+	latest := at.Add(m.dateOffset(at))
+	if m.opts.DateOffset == nil {
+		return latest
+	}
+	for age := time.Duration(0); age <= dateWatchBound; age += time.Second {
+		latest = later(latest, at.Add(m.dateOffset(at.Add(-age))))
+	}
+	return latest
+}
+
+// findWrongExpiry returns that an Event says that a certificate of a pod has expired, and none has.
+func (m *model) findWrongExpiry(f *truth.Fact) *finding {
+	p := m.pods[f.PodUID]
+	if f.Reason != reasonExpired || p == nil || p.spec == nil {
+		return nil
+	}
+	date, expired := m.latestDate(f.Time), false
+	m.visitCertificates(p, func(_ string, source certificateSource,
+		_ *v1.PodCertificateProjection) *finding {
+		for _, r := range m.certificates.ofSource[source] {
+			expired = expired || r.leaf != nil && date.After(r.notAfter)
+		}
+		return nil
+	})
+	if expired {
+		return nil
+	}
+	return findingf("an Event says that a certificate of pod %s has expired, and none has", p)
+}
+
+// findUnreported returns that the certificate of a request, which is installed for a source and has
+// not been replaced, has expired, and no Event has said so. An agent that was started since then
+// does not know the certificate.
+func (m *model) findUnreported(p *pod, source certificateSource, have *certificateRequest,
+	now time.Time) *finding {
+	if have == nil || have.notAfter.IsZero() {
+		return nil
+	}
+	newest := m.certificates.newest(source)
+	expired := have.notAfter.Add(-m.dateOffset(now))
+	switch {
+	case now.Sub(expired) <= expiryBound, newest != have && newest.answer != "",
+		!m.certificates.expiredAt[p.uid].Before(expired), m.isDateNew(now),
+		!m.agentUpSince(have.createdAt),
+		m.anyFaultPossible(expired.Add(-reconnectBound), now, "CreateObject", "PatchObject"):
+		return nil
+	}
+	return findingf("the certificate of pod %s, signer %s, has expired at %s, and no Event says so", p,
+		source.signer, expired.Format(time.TimeOnly))
 }
 
 // answersOf returns when the newest request of any source of a pod was issued, or that one of them

@@ -82,6 +82,7 @@ func (c *certificateScript) answer(name, condition, chain string) {
 	after.Status.Conditions = []metav1.Condition{{Type: condition}}
 	if after.Status.CertificateChain = chain; chain != "" {
 		after.Status.BeginRefreshAt = &metav1.Time{Time: c.now.Add(10 * time.Minute)}
+		after.Status.NotAfter = &metav1.Time{Time: c.now.Add(time.Hour)}
 	}
 	c.write(truth.ObjectUpdated, requestObject(name), after)
 }
@@ -250,6 +251,77 @@ func TestPodCertificatesAreRenewed(t *testing.T) {
 			c.wait(12 * 60)
 			c.request("b")
 			c.write(truth.ObjectDeleted, requestObject("b"), nil)
+			c.after(20)
+		})},
+	})
+}
+
+// An Event says that a certificate has expired, and none says so before.
+func TestPodCertificatesExpire(t *testing.T) {
+	const name = "pod-certificates"
+	expire := func(minutes float64, reportedAfter ...float64) func(*script) {
+		return withCertificates(func(c *certificateScript) {
+			c.wait(1)
+			c.issueFirst()
+			c.wait(12 * 60)
+			c.request("b")
+			at := 12.0
+			for _, after := range reportedAfter {
+				c.wait((after - at) * 60)
+				at = after
+				c.addFact(truth.EventRecorded, truth.Fact{Reason: reasonExpired})
+			}
+			c.after(minutes - at)
+		})
+	}
+	runCases(t, []testCase{
+		{"it has not", "", expire(56)},
+		{"no Event says so", name, expire(62)},
+		{"an Event says so", "", expire(62, 60.5)},
+		{"an Event says so early", name, expire(50, 40)},
+		{"the next agent does not know it", "", withCertificates(func(c *certificateScript) {
+			c.issueFirst()
+			c.wait(12 * 60)
+			c.restartAgent()
+			c.request("b")
+			c.after(62)
+		})},
+		{"a user's request has its name", name, withCertificates(func(c *certificateScript) {
+			key, chain := credential(1)
+			c.request("a")
+			c.write(truth.ObjectDeleted, requestObject("a"), nil)
+			other := requestObject("a")
+			other.UID = "other"
+			c.CheckFact(truth.Fact{Time: c.now, Kind: truth.ObjectCreated, Write: &truth.Write{
+				Resource: world.ResourcePodCertificateRequests, Namespace: "ns", Name: "a",
+				After: world.Object{CertificateRequest: other}}})
+			answered := other.DeepCopy()
+			answered.Status.Conditions = []metav1.Condition{{Type: "Issued"}}
+			answered.Status.CertificateChain = chain
+			c.write(truth.ObjectUpdated, other, answered)
+			c.install(key + chain)
+		})},
+	})
+}
+
+// The date of the machine says when a certificate is renewed.
+func TestPodCertificatesByDate(t *testing.T) {
+	const name = "pod-certificates"
+	with := func(offset time.Duration, minutes float64) func(*script) {
+		return withCertificates(func(c *certificateScript) {
+			c.model.opts.DateOffset = func(time.Time) time.Duration { return offset }
+			c.issueFirst()
+			c.wait(minutes * 60)
+			c.request("b")
+		})
+	}
+	runCases(t, []testCase{
+		{"too early", name, with(0, 5)},
+		{"the date is ahead", "", with(6*time.Minute, 5)},
+		{"the date is behind", name, with(-6*time.Minute, 12)},
+		{"not renewed, and the date is behind", "", withCertificates(func(c *certificateScript) {
+			c.model.opts.DateOffset = func(time.Time) time.Duration { return -6 * time.Minute }
+			c.issueFirst()
 			c.after(20)
 		})},
 	})

@@ -205,11 +205,11 @@ func (p *pod) sandboxProblem(now time.Time) string {
 	if problem := p.contentProblem(now); problem != "" {
 		return problem
 	}
+	if p.lacksVolume(now) || p.lacksCertificate() {
+		return "" // its containers, also ephemeral ones, wait for it
+	}
 	if problem := p.ephemeralProblem(); problem != "" {
 		return problem
-	}
-	if p.lacksVolume(now) || p.lacksCertificate() {
-		return "" // its containers wait for it
 	}
 	return p.containersProblem(newest, now)
 }

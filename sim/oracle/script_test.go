@@ -38,6 +38,14 @@ func newScript() *script {
 		pods: map[string]*v1.Pod{}}
 }
 
+// loseCall has a fault apply to the calls of one name that are in flight now, and to no others.
+func (s *script) loseCall(name string) {
+	at := s.now
+	s.model.opts.FaultPossible = func(call string, from, to time.Time) bool {
+		return call == name && !at.Before(from) && !at.After(to)
+	}
+}
+
 func (s *script) wait(seconds float64) {
 	s.now = s.now.Add(time.Duration(seconds * float64(time.Second)))
 }

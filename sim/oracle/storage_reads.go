@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -23,6 +25,15 @@ func (*storageReads) describe() Entry {
 type readModel struct {
 	reads   map[string][]time.Time // of the last readWindow, by key
 	changed map[string][]time.Time // by key: when the object was created, deleted, bound or attached
+	// written is the last write of a claim or a volume, by anybody and whatever has changed.
+	written  map[string]storageWrite
+	needless map[string][]time.Time // of the last readWindow, by key: the reads without a reason
+}
+
+// storageWrite is when an object of storage was written, and whether it exists since.
+type storageWrite struct {
+	at     time.Time
+	exists bool
 }
 
 const (
@@ -30,15 +41,19 @@ const (
 	// readsMax is how often an object is read within readWindow by an agent that begins to wait for
 	// it: a quarter of a second after the first time, and each time after twice as long, up to 30 s.
 	readsMax = 10
+	// needlessReadsMax is how many reads of a claim or a volume that no pod waits for may be earlier
+	// than once a minute: a pod may go and come back.
+	needlessReadsMax = 2
 )
 
 // checkFact notes what lets the agent begin to wait once more.
 func (*storageReads) checkFact(m *model, f *truth.Fact) *finding {
-	if f.Write == nil || f.Write.Incarnation != 0 || !isStorageResource(f.Write.Resource) {
+	if f.Write == nil || !isStorageResource(f.Write.Resource) {
 		return nil
 	}
 	w := f.Write
-	if storageState(&w.Before) != storageState(&w.After) {
+	m.reads.noteWrite(w, f.Time)
+	if w.Incarnation == 0 && storageState(&w.Before) != storageState(&w.After) {
 		r := &m.reads
 		if r.changed == nil {
 			r.changed = map[string][]time.Time{}
@@ -112,6 +127,80 @@ func (m *model) countAttached(attachment string, now time.Time) (n int) {
 		}
 	}
 	return n
+}
+
+// noteWrite notes that an object was written.
+func (r *readModel) noteWrite(w *truth.Write, now time.Time) {
+	if r.written == nil {
+		r.written = map[string]storageWrite{}
+	}
+	r.written[objectKey(w.Resource, w.Namespace, w.Name)] = storageWrite{now,
+		storageState(&w.After) != ""}
+}
+
+// storageAskedAgain judges a read of a claim or a volume by what the one before has shown: if no
+// pod waits for a change of it, it is read once a minute.
+func (s *Set) storageAskedAgain(now time.Time, request any) {
+	get, isGet := request.(*world.GetObject)
+	if !isGet || get.Resource != world.ResourceClaims && get.Resource != world.ResourceVolumes {
+		return
+	}
+	m, key := s.model, objectKey(get.Resource, get.Namespace, get.Name)
+	reads := m.reads.reads[key] // with this one
+	if len(reads) < 2 {
+		return
+	}
+	last := reads[len(reads)-2]
+	if now.Sub(last) >= m.syncPeriod()-claimSlack || m.isRereadNeeded(get, last, now) {
+		return
+	}
+	r := &m.reads
+	if r.needless == nil {
+		r.needless = map[string][]time.Time{}
+	}
+	r.needless[key] = append(inWindow(r.needless[key], now), now)
+	if n := len(r.needless[key]); n > needlessReadsMax {
+		s.report(&storageReads{}, findingf("%s %s was read %v after the last time, and %d times like "+
+			"that within %v, and no pod waits for it", get.Resource, get.Name,
+			now.Sub(last).Round(time.Millisecond), n, readWindow), now)
+	}
+}
+
+// isRereadNeeded reports whether a claim or a volume that was read at a time may have to be read
+// again now: a pod waits for it, or had just come; it or the other object has changed since; or the
+// read may have failed.
+func (m *model) isRereadNeeded(get *world.GetObject, last, now time.Time) bool {
+	if m.isFirstOfUser(get, last) || m.isRejected(get) || m.faultPossible("GetObject", last, now) {
+		return true
+	}
+	return slices.ContainsFunc(m.podsInOrder, func(p *pod) bool {
+		if len(p.specs) == 0 || p.spec == nil && len(p.leftovers()) == 0 &&
+			p.removedAt.Before(now.Add(-readWindow)) {
+			return false
+		}
+		spec := p.newestSpec()
+		return slices.ContainsFunc(spec.Spec.Volumes, func(v v1.Volume) bool {
+			return m.volumes.isReadFor(get, spec, &v) && m.awaitsStorage(spec, &v, last)
+		})
+	})
+}
+
+// awaitsStorage reports whether a volume of a pod lacks a claim or its persistent volume, or has
+// them in another state than at a time, or they are expanded.
+func (m *model) awaitsStorage(pod *v1.Pod, v *v1.Volume, since time.Time) bool {
+	claim := m.volumes.claimOf(pod, v)
+	if claim == nil || claim.Status.Phase != v1.ClaimBound || isOfAnother(pod, v, claim) ||
+		len(claim.Status.AllocatedResourceStatuses) > 0 {
+		return true
+	}
+	for _, key := range []string{objectKey(world.ResourceClaims, claim.Namespace, claim.Name),
+		objectKey(world.ResourceVolumes, "", claim.Spec.VolumeName)} {
+		last := m.reads.written[key]
+		if !last.exists || !last.at.Before(since.Add(-transitSlack)) {
+			return true
+		}
+	}
+	return false
 }
 
 // inWindow returns those of some times, oldest first, that are within readWindow before another.

@@ -65,9 +65,6 @@ func (o *volumeClaims) checkStart(m *model, f *truth.Fact, mounts []truth.Mount)
 			return findingf("container %s of %s was started, and volume %s has nothing that backs it",
 				f.Container, p, v.Name)
 		}
-		if m.csi.lied[wanted.path] {
-			continue
-		}
 		at := slices.IndexFunc(mounts, func(m truth.Mount) bool {
 			return m.ContainerPath == path.Join("/", mount.MountPath)
 		})
@@ -75,6 +72,9 @@ func (o *volumeClaims) checkStart(m *model, f *truth.Fact, mounts []truth.Mount)
 			return findingf("container %s of %s was started without volume %s", f.Container, p, v.Name)
 		}
 		want := place{wanted.at.source, path.Join(wanted.at.path, mount.SubPath)}
+		if m.isDeceived(wanted.path, f.Time) { // it sees what is below the mount that is missing
+			want = place{nodeDisk, path.Join(wanted.path, mount.SubPath)}
+		}
 		if got := m.volumes.lookup(mounts[at].HostPath); got != want {
 			return findingf("container %s of %s sees %s of %s at %s, not %s of %s (volume %s)",
 				f.Container, p, got.path, got.source, mount.MountPath, want.path, want.source, v.Name)

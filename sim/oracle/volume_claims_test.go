@@ -114,6 +114,23 @@ func TestVolumeClaims(t *testing.T) {
 	})
 }
 
+// If a driver has lied, a container sees the empty target, and nothing else.
+func TestVolumeClaimsOfLiar(t *testing.T) {
+	start := func(from string) func(*script) {
+		return func(s *script) {
+			csiStartAgent(s)
+			s.pods["u1"].Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v",
+				MountPath: "/data"}}
+			csiFact(s, truth.VolumeNotPublished, "h", csiTarget("u1"))
+			claimScript{s, ""}.start(from)
+		}
+	}
+	runCases(t, []testCase{
+		{"the target", "", start(csiTarget("u1"))},
+		{"the volume of another pod", "claims", start(csiTarget("u2"))},
+	})
+}
+
 func TestUnsettledDevices(t *testing.T) {
 	const global = "/var/lib/kubelet/plugins/kubernetes.io/local-volume/mounts/pv"
 	m := newModel(Options{PodsDir: "/var/lib/kubelet/pods"})

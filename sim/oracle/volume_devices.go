@@ -148,10 +148,10 @@ func (m *model) localBlocks() string {
 type blockVolume struct{ device, bound string }
 
 // blockVolumeOf returns a block volume of a pod by its name in the pod; nil if it is none, or not
-// known, or if its driver has lied about it.
+// known. That its driver has lied about it shows: there is no device.
 func (m *model) blockVolumeOf(p *pod, v *v1.Volume) *blockVolume {
 	for _, use := range m.csiUses(p.spec) {
-		if use.volume == v.Name && !m.csi.lied[use.path] {
+		if use.volume == v.Name {
 			return &blockVolume{"/dev/" + use.driver + "/" + use.handle,
 				m.csiBlocks() + "/" + use.pv + "/dev/" + p.uid}
 		}

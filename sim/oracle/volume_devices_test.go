@@ -55,6 +55,41 @@ func TestVolumeDevices(t *testing.T) {
 	})
 }
 
+// An ephemeral container that was added to a pod has the devices that it names, and the others are
+// judged as before.
+func TestDevicesOfDebuggedPods(t *testing.T) {
+	const name = "devices"
+	link := &runtimeapi.Device{ContainerPath: "/dev/x", HostPath: "/link", Permissions: "mrw"}
+	start := func(container string, change func(*v1.Pod),
+		devices ...*runtimeapi.Device) func(*script) {
+		return func(s *script) {
+			deviceStart(s, "/dev/a.test/h", link)
+			pod := s.model.pods["u1"].spec.DeepCopy()
+			pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "debug",
+					VolumeDevices: []v1.VolumeDevice{{Name: "v", DevicePath: "/dev/x"}}}}}
+			change(pod)
+			s.setDesired(pod)
+			o := &volumeDevices{}
+			o.checkFact(s.model, &truth.Fact{Kind: truth.ContainerCreated, ContainerID: "d",
+				ContainerConfig: &runtimeapi.ContainerConfig{Devices: devices}})
+			if f := o.checkFact(s.model, &truth.Fact{Kind: truth.ContainerStarted, ContainerID: "d",
+				PodUID: "u1", Container: container}); f != nil {
+				s.report(o, f, s.now)
+			}
+		}
+	}
+	same := func(*v1.Pod) {}
+	runCases(t, []testCase{
+		{"its device", "", start("debug", same, link)},
+		{"no device", name, start("debug", same)},
+		{"another container without its device", name, start("app", same)},
+		{"the image has changed, too", "", start("app", func(p *v1.Pod) {
+			p.Spec.Containers[0].Image = "image:2"
+		})},
+	})
+}
+
 // localDevice is a pod with the device of a local volume, /dev/a, and what happens to it.
 type localDevice struct {
 	claimScript

@@ -256,13 +256,14 @@ func (m *model) boundDisk(p *pod, at string) string {
 type diskModel struct {
 	sessions map[string]bool // "TARGET PORTAL IFACE"
 	devices  map[string]int  // by node: from how many sessions
-	// unasked are the nodes of disks that nothing has asked for, or mounted since.
+	// unasked are the nodes of disks that appeared although no pod needed them, and that the agent has
+	// neither taken nor mounted since.
 	unasked map[string]bool
 	// changedAt is when disks came or went last, by node.
 	changedAt map[string]time.Time
 }
 
-func (o *diskModel) apply(f *truth.Fact) {
+func (o *diskModel) apply(m *model, f *truth.Fact) {
 	name := f.Source + " " + f.Path + " " + f.NewPath
 	if o.sessions == nil {
 		o.sessions, o.devices, o.unasked = map[string]bool{}, map[string]int{}, map[string]bool{}
@@ -282,7 +283,13 @@ func (o *diskModel) apply(f *truth.Fact) {
 		if o.devices[f.Source]++; f.Cause == "" {
 			delete(o.unasked, f.Source)
 		} else if isNew {
-			o.unasked[f.Source] = true
+			o.unasked[f.Source] = !slices.ContainsFunc(m.neededDisks(), func(d *disk) bool {
+				return d.node() == f.Source
+			})
+		}
+	case truth.PathWritten:
+		if len(o.unasked) > 0 && isWithin(f.Path, m.diskDir("fc")+"/"+diskMarks) {
+			delete(o.unasked, m.nodeOfMark(f.Path))
 		}
 	case truth.DiskRemoved:
 		o.changedAt[f.Source] = f.Time
@@ -291,6 +298,22 @@ func (o *diskModel) apply(f *truth.Fact) {
 			delete(o.unasked, f.Source)
 		}
 	}
+}
+
+// nodeOfMark returns the node of the disk that the agent has marked as taken, by the file's path;
+// empty if no pod has had such a volume.
+func (m *model) nodeOfMark(mark string) string {
+	for _, p := range m.podsInOrder {
+		for _, spec := range p.specs {
+			for i := range spec.Spec.Volumes {
+				d := m.volumes.diskOf(spec, &spec.Spec.Volumes[i])
+				if d != nil && d.kind == "fc" && d.dir() == path.Base(mark) {
+					return d.node()
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // neededDisks returns the disks that pods need which are desired and have not ended.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -36,6 +37,9 @@ type ActorRange struct {
 	// Dates is how often the machine's date is changed, DateBy by how much: one is drawn for each.
 	Dates  Count            `json:"dates,omitempty"`
 	DateBy []SignedDuration `json:"dateBy,omitempty"`
+
+	// DriverChanges has half of the changes of a CSIDriver set other fields, and not recreate it.
+	DriverChanges bool `json:"driverChanges,omitempty"`
 
 	Interval Span `json:"away,omitempty"`   // from one act of a series to the next
 	Always   bool `json:"always,omitempty"` // in every seed
@@ -213,6 +217,10 @@ func (g *generator) addObjectActs(a *ActorRange) {
 			g.addAct(at, Act{Verb: VerbPatch, Object: o.Name, Patch: trustAnchorsPatch(n, r)})
 			continue
 		}
+		if o.Manifest["kind"] == kindCSIDriver && a.DriverChanges && r.IntN(2) == 0 {
+			g.addAct(at, Act{Verb: VerbPatch, Object: o.Name, Patch: driverPatch(r)})
+			continue
+		}
 		if _, hasData := o.Manifest["data"]; hasData && r.IntN(3) > 0 {
 			g.addAct(at, Act{Verb: VerbPatch, Object: o.Name, Patch: dataPatch(&o, n)})
 			continue
@@ -229,6 +237,15 @@ func (g *generator) addObjectActs(a *ActorRange) {
 		g.addAct(at, Act{Verb: VerbDelete, Node: true})
 		g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbCreate, Node: true})
 	}
+}
+
+// driverPatch sets the fields of a CSIDriver that may change.
+func driverPatch(r *rand.Rand) map[string]any {
+	spec := map[string]any{"requiresRepublish": r.IntN(2) == 0, "podInfoOnMount": r.IntN(2) == 0,
+		"serviceAccountTokenInSecrets": r.IntN(2) == 0}
+	spec["tokenRequests"] = []any{
+		map[string]any{"audience": "changed", "expirationSeconds": 600 * (1 + r.IntN(2))}}
+	return map[string]any{"spec": spec}
 }
 
 // dataPatch returns a patch that sets the n-th version in the data of a ConfigMap or Secret.
@@ -286,12 +303,13 @@ func (g *generator) addNodeActs(a *ActorRange) {
 	}
 }
 
-// addDebugActs adds ephemeral containers to pods. These pods may have other acts as well.
+// addDebugActs adds ephemeral containers to pods, of which some have a device that another
+// container of the pod has. These pods may have other acts as well.
 func (g *generator) addDebugActs(a *ActorRange) {
-	var pods []string
+	var pods []*Pod
 	for i := range g.plan.Spec.Pods {
 		if p := &g.plan.Spec.Pods[i]; p.API {
-			pods = append(pods, p.Name)
+			pods = append(pods, p)
 		}
 	}
 	r := g.stream("actors debugs")
@@ -301,12 +319,32 @@ func (g *generator) addDebugActs(a *ActorRange) {
 		}
 		pod := pods[r.IntN(len(pods))]
 		at := g.randomTime(r)
-		g.addAct(at, Act{Verb: VerbDebug, Pod: pod, Container: "debug"})
+		device := ""
+		if devices := devicesOf(pod); len(devices) > 0 && r.IntN(3) > 0 {
+			device = devices[r.IntN(len(devices))]
+		}
+		g.addAct(at, Act{Verb: VerbDebug, Pod: pod.Name, Container: "debug", Volume: device})
 		if r.IntN(3) == 0 {
-			g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbDebug, Pod: pod,
-				Container: "debug-again"})
+			g.addAct(at+Duration(a.Interval.draw(r)), Act{Verb: VerbDebug, Pod: pod.Name,
+				Container: "debug-again", Volume: device})
 		}
 	}
+}
+
+// devicesOf returns the names of the volumes whose devices the containers of a pod have.
+func devicesOf(p *Pod) (names []string) {
+	pod, err := p.BoundPod()
+	if err != nil {
+		return nil
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, d := range c.VolumeDevices {
+			if !slices.Contains(names, d.Name) {
+				names = append(names, d.Name)
+			}
+		}
+	}
+	return names
 }
 
 // resizeTarget is something that has requests: a container in one of the lists of a pod's spec, or

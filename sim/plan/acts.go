@@ -11,9 +11,11 @@ import (
 // a static pod, its mirror pod), or the claim of a volume of one; an object, by the name of an
 // entry of objects; or the Node.
 type Act struct {
-	Verb   Verb   `json:"do"`
-	Pod    string `json:"pod,omitempty"`
-	Volume string `json:"volume,omitempty"` // of delete: a generic ephemeral volume of the pod
+	Verb Verb   `json:"do"`
+	Pod  string `json:"pod,omitempty"`
+	// Volume is, of delete, a generic ephemeral volume of the pod, whose claim is deleted; of debug,
+	// one whose device the ephemeral container gets.
+	Volume string `json:"volume,omitempty"`
 	Object string `json:"object,omitempty"`
 	Node   bool   `json:"node,omitempty"`
 
@@ -100,8 +102,10 @@ func (a *Act) validate(s *Spec) error {
 		return errors.New("patch: want one with do: patch, resize or end, and only there")
 	case a.Verb == VerbResize && (p == nil || !p.API):
 		return errors.New("pod: only a pod of the API server is resized")
-	case a.Volume != "" && (a.Verb != VerbDelete || p == nil || !p.API || a.Grace != nil):
-		return errors.New("volume: only for the removal of the claim of a pod of the API server")
+	case a.Volume != "" && (a.Verb != VerbDelete && a.Verb != VerbDebug || p == nil || !p.API ||
+		a.Grace != nil):
+		return errors.New("volume: only for the removal of the claim of a pod of the API server, and " +
+			"for do: debug of one")
 	case a.Grace != nil && (a.Verb != VerbDelete || a.Pod == ""):
 		return errors.New("grace: only for the removal of a pod")
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -55,7 +56,7 @@ func Generate(s *Scenario, seed uint64) (*Plan, error) {
 	g.plan.Spec.Growths = s.Spec.Growths.draw(g.stream("growths"))
 	g.plan.Spec.AttachedMost = s.Spec.AttachedMost.draw(g.stream("attached most"))
 	g.plan.Spec.BindsWithin = Duration(s.Spec.BindsWithin.draw(g.stream("binds within")))
-	g.plan.Spec.Signers = s.Spec.Signers
+	g.plan.Spec.Signers = slices.Concat(s.Spec.Signers, g.signers)
 	g.sortHappenings()
 	err := g.decodeManifests()
 	if err == nil {
@@ -73,6 +74,7 @@ type generator struct {
 	seed     uint64
 	plan     *Plan
 	objects  []Object // of the API server
+	signers  []Signer // of certificates, that pods of a pool may need
 
 	// untouchedFiles and untouchedPods, those of the API server, are the pods that the plan has
 	// created and not changed so far.

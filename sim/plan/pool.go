@@ -13,8 +13,8 @@ import (
 // together with what others have: any of their groups of pods, from any source, under all troubles
 // of this scenario.
 type Pool struct {
-	// From are the files of the scenarios, relative to this one. Their pods and objects are in the
-	// pool, their troubles are not.
+	// From are the files of the scenarios, relative to this one. Their pods, objects and signers are
+	// in the pool, their troubles are not.
 	From   []string `json:"from"`
 	Groups Count    `json:"groups"` // how many groups a seed has
 	Each   Count    `json:"each"`   // how many pods a group has
@@ -30,6 +30,7 @@ type pooledGroup struct {
 	PodGroup
 	scenario string
 	objects  []Object // that pods of its scenario may need
+	signers  []Signer // the same
 }
 
 // load reads the scenarios of the pool.
@@ -55,13 +56,15 @@ func (p *Pool) load(base string, dir fs.FS) error {
 			known[o.Name] = o
 		}
 		for _, group := range s.Spec.Pods {
-			p.groups = append(p.groups, pooledGroup{group, s.Metadata.Name, s.Spec.Objects})
+			p.groups = append(p.groups, pooledGroup{group, s.Metadata.Name, s.Spec.Objects,
+				s.Spec.Signers})
 		}
 	}
 	return nil
 }
 
-// drawPool draws the groups of a plan from the pool, with the objects that they may need.
+// drawPool draws the groups of a plan from the pool, with the objects and signers that they may
+// need.
 func (g *generator) drawPool() (groups []PodGroup, objects []Object) {
 	pool := g.scenario.Spec.Pool
 	if pool == nil {
@@ -83,6 +86,11 @@ func (g *generator) drawPool() (groups []PodGroup, objects []Object) {
 		for _, o := range drawn.objects {
 			if !slices.ContainsFunc(objects, func(other Object) bool { return other.Name == o.Name }) {
 				objects = append(objects, o)
+			}
+		}
+		for _, s := range drawn.signers {
+			if !slices.ContainsFunc(g.signers, func(other Signer) bool { return other.Name == s.Name }) {
+				g.signers = append(g.signers, s)
 			}
 		}
 	}

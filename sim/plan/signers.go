@@ -17,7 +17,16 @@ type Signer struct {
 	Renewal string `json:"renewal,omitempty"`
 	// Deleted is the share of the requests that a user deletes before they are answered.
 	Deleted float64 `json:"deleted,omitempty"`
+	// Replaced is the share of the others that a user replaces, before they are answered, by requests
+	// of the same names for a key of his own.
+	Replaced float64 `json:"replaced,omitempty"`
+	// AwayFrom and AwayFor are when the signer gives no answers, and for how long.
+	AwayFrom Duration `json:"awayFrom,omitempty"`
+	AwayFor  Duration `json:"awayFor,omitempty"`
 }
+
+// IsAway reports whether the signer gives no answers at a time of the run.
+func (s *Signer) IsAway(at Duration) bool { return s.AwayFrom <= at && at < s.AwayFrom+s.AwayFor }
 
 // The answers of signers.
 const (
@@ -47,8 +56,11 @@ func validateSigners(signers []Signer) error {
 		case !slices.Contains(answers, s.Answer) || !slices.Contains(answers, s.Renewal):
 			return fmt.Errorf("spec.signers[%d]: want answers Issued, Denied, Failed or None, have %q "+
 				"and %q", i, s.Answer, s.Renewal)
-		case s.Within < 0 || s.Deleted < 0 || s.Deleted > 1:
-			return fmt.Errorf("spec.signers[%d]: want within of 0s or more and deleted of 0 to 1", i)
+		case s.Within < 0 || s.Deleted < 0 || s.Deleted > 1 || s.Replaced < 0 || s.Replaced > 1:
+			return fmt.Errorf("spec.signers[%d]: want within of 0s or more, and deleted and replaced of 0 "+
+				"to 1", i)
+		case s.AwayFrom < 0 || s.AwayFor < 0:
+			return fmt.Errorf("spec.signers[%d]: want awayFrom and awayFor of 0s or more", i)
 		}
 	}
 	return nil
