@@ -2874,8 +2874,8 @@ var mutants = []mutant{
 	{
 		name:     "a mounted volume has the SELinux label that a pod needs",
 		file:     "core/csi/selinux.go",
-		old:      "if label != other {",
-		new:      "if label != other && !isMounted {",
+		old:      "u.SpecName, v.name()); err != nil {",
+		new:      "u.SpecName, v.name()); err != nil && !isMounted {",
 		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
@@ -2888,13 +2888,13 @@ var mutants = []mutant{
 	{
 		name:     "the SELinux label of a volume is forgotten when the agent restarts",
 		file:     "core/csi/search.go",
-		old:      "if !isLabel(data.Label) {",
-		new:      "if isLabel(data.Label) {",
+		old:      "if !selinux.IsLabel(data.Label) {",
+		new:      "if selinux.IsLabel(data.Label) {",
 		scenario: "selinux-mount", seeds: "1-50",
 	},
 	{
 		name:     "a pod that wants its files relabeled gets its volume with a label",
-		file:     "core/csi/selinux.go",
+		file:     "core/selinux/selinux.go",
 		old:      "*s.SELinuxChangePolicy == v1.SELinuxChangePolicyRecursive {",
 		new:      "*s.SELinuxChangePolicy == v1.SELinuxChangePolicyMountOption {",
 		scenario: "selinux-mount", seeds: "1-50",
@@ -2905,6 +2905,34 @@ var mutants = []mutant{
 		old:      "p.Relabel = true, hasLabels(listed, n.publishedPath(p))",
 		new:      "p.Relabel = true, !hasLabels(listed, n.publishedPath(p))",
 		scenario: "selinux-mount", seeds: "1-50",
+	},
+	{
+		name:     "a mounted disk has the SELinux label that a pod needs",
+		file:     "core/scsi/selinux.go",
+		old:      "return err == nil && label == d.Label",
+		new:      "return err == nil || label == d.Label",
+		scenario: "selinux-disks", seeds: "1-30",
+	},
+	{
+		name:     "a disk with another SELinux label is never unmounted",
+		file:     "core/scsi/selinux.go",
+		old:      "return other && !same",
+		new:      "return other && !same && d.Label == \"\"",
+		scenario: "selinux-disks", seeds: "1-30",
+	},
+	{
+		name:     "the SELinux label of a disk is forgotten when the agent restarts",
+		file:     "core/scsi/selinux.go",
+		old:      "Done, d.Source.IsFC\n\t\t\td.Label = selinux.Canonical(m.SELinuxContext)",
+		new:      "Done, d.Source.IsFC\n\t\t\td.Label = selinux.Canonical(\"\")",
+		scenario: "selinux-disks", seeds: "1-30",
+	},
+	{
+		name:     "a disk that is mounted with an SELinux label is relabeled",
+		file:     "core/volume/backing.go",
+		old:      "b.Disk != nil && !b.HasLabel",
+		new:      "b.Disk != nil",
+		scenario: "selinux-disks", seeds: "1-20",
 	},
 	{
 		name:     "a device that is read-only can be written to",
@@ -3495,7 +3523,7 @@ var mutants = []mutant{
 	},
 	{
 		name:     "the file of a disk is written in the file system that is mounted over it",
-		file:     "core/scsi/attach.go",
+		file:     "core/scsi/selinux.go",
 		old:      "d.MayExist, d.Mounted, d.Taken = true, Done, d.Source.IsFC",
 		new:      "d.MayExist = true",
 		scenario: "iscsi", seeds: "1-40",

@@ -43,8 +43,7 @@ func (*disks) checkFact(m *model, f *truth.Fact) *finding {
 		return m.findUnmountedBelow(f)
 	case truth.PathWritten:
 		at := m.volumes.lookup(f.Path)
-		if f.Cause == "" && (strings.HasPrefix(at.source, "/dev/iscsi/") ||
-			strings.HasPrefix(at.source, "/dev/fc/")) {
+		if f.Cause == "" && isOfDisks(at.source) {
 			return findingf("the agent has written %s, which is %s of %s", f.Path, at.path, at.source)
 		}
 	case truth.SessionRepeated:

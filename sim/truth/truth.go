@@ -224,6 +224,7 @@ type Fact struct {
 	// Source is the source of a mount, as in the mount table. NewPath is the path in that file system.
 	Source      string `json:",omitempty"`
 	IsReadOnly  bool   `json:",omitempty"` // of a mount
+	Label       string `json:",omitempty"` // of a mount: the SELinux label of all its files
 	Bytes       int64
 	IsPinned    bool              `json:",omitempty"` // of an image that was removed
 	Annotations map[string]string // of the created container or sandbox; must not be changed
