@@ -3592,6 +3592,27 @@ var mutants = []mutant{
 		scenario: "fc", seeds: "1-60",
 	},
 	{
+		name:     "a target gets the secret of a volume that has no CHAP",
+		file:     "core/scsi/commands.go",
+		old:      "if u.SessionCHAP {",
+		new:      "if u.SessionCHAP || u.Secret != nil {",
+		scenario: "iscsi", seeds: "1-20",
+	},
+	{
+		name:     "the mark of a fibre channel disk has another name",
+		file:     "core/scsi/fc.go",
+		old:      "return d.IDs[0]\n",
+		new:      "return d.IDs[0] + \"0\"\n",
+		scenario: "fc", seeds: "1-20",
+	},
+	{
+		name:     "a pod gets a volume of a driver before its files are its group's",
+		file:     "core/csi/publish.go",
+		old:      "p.GroupSet = p.GroupSet || !mustSetGroup(v, u, session, env)",
+		new:      "p.GroupSet = true || !mustSetGroup(v, u, session, env)",
+		scenario: "csi-churn", seeds: "1-20",
+	},
+	{
 		name:     "the device of a disk is taken from a pod that ends before its containers",
 		file:     "core/scsi/block.go",
 		old:      "return !b.Released && (!env.CleansUp || env.IsKnownPod(uid))",

@@ -197,7 +197,7 @@ func oracles() []oracle {
 		&apiDeletion{}, &containerStates{}, &podIPs{}, &nodeObject{},
 		&transitions{}, &heartbeat{}, &dates{}, &events{}, &admission{}, &preemption{},
 		&nodeShutdown{}, &nodePlugins{},
-		&csiVolumes{}, &csiLabels{}, &diskLabels{}, &csiData{}, &csiOrder{},
+		&csiVolumes{}, &csiLabels{}, &csiGroups{}, &diskLabels{}, &csiData{}, &csiOrder{},
 		&csiCalls{}, &csiRelease{}, &csiStats{},
 		&csiContent{}, &csiRepublish{}, &ephemeralClaims{},
 		&volumeDevices{}, &deviceSizes{}, &disks{}, &csiExpand{}, &csiLimit{},
