@@ -371,6 +371,7 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 	if !v.Ready || v.Backing == nil {
 		b, _, err := pod.backingOf(spec)
 		if b.Name != "" {
+			b.HasLabel = v.Backing != nil && v.Backing.HasLabel
 			v.Backing = &b
 		}
 		if err != nil {
