@@ -3192,9 +3192,9 @@ var mutants = []mutant{
 	},
 	{
 		name:     "a device of a local volume is taken from a pod that needs it",
-		file:     "core/devicemount/blocks.go",
-		old:      "return !bound.Released && (!env.CleansUp || env.IsKnownPod(uid))",
-		new:      "return !bound.Released && !env.CleansUp",
+		file:     "core/volumeop/device.go",
+		old:      "return !b.Released && (!cleansUp || isKnownPod(uid))",
+		new:      "return !b.Released && !cleansUp",
 		scenario: "block", seeds: "1-20",
 	},
 	{
@@ -3614,8 +3614,8 @@ var mutants = []mutant{
 	},
 	{
 		name:     "the device of a disk is taken from a pod that ends before its containers",
-		file:     "core/scsi/block.go",
-		old:      "return !b.Released && (!env.CleansUp || env.IsKnownPod(uid))",
+		file:     "core/volumeop/device.go",
+		old:      "return !b.Released && (!cleansUp || isKnownPod(uid))",
 		new:      "return !b.Released && false",
 		scenario: "iscsi", seeds: "1-40",
 	},

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -303,7 +304,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 			d.weaken()
 		}
 		if b := d.Bound[u.UID]; b != nil {
-			b.Released, b.Removal = false, Removal{Op: b.Removal.Op}
+			b.Released, b.Removal = false, volumeop.Removal{Op: b.Removal.Op}
 		}
 	}
 	if u.BindFailures > known.BindFailures { // it may not be there any more
