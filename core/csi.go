@@ -10,6 +10,7 @@ import (
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/plugins"
 	"seedlet.dev/core/scsi"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumestats"
 	"seedlet.dev/world"
@@ -28,9 +29,8 @@ func (a *Agent) csiEnv() *csi.Env {
 		SaysInUse: func(name string) bool {
 			return named.IsInUse(name) && s.NodeObject.KeepsInUse(v1.UniqueVolumeName(name))
 		},
-		CleansUp: a.hasListedEverything() && a.hasListedExistingPods(),
-		SELinux: csi.SELinux{Enabled: s.Boot.Machine.SELinux,
-			FileLabel: s.Boot.Machine.SELinuxFileLabel, AllModes: s.CSI.LabelsAllModes},
+		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
+		SELinux:     a.labeling(),
 		Count:       a.recordCSIOperation,
 		CountLabel:  a.recordLabel,
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
@@ -49,6 +49,13 @@ func (a *Agent) volumesNamedBy(object *v1.Node) *csi.NamedVolumes {
 		a.namedVolumes = csi.NewNamedVolumes(object)
 	}
 	return a.namedVolumes
+}
+
+// labeling returns with which SELinux labels the node mounts volumes.
+func (a *Agent) labeling() selinux.Node {
+	m := &a.state.Boot.Machine
+	return selinux.Node{Enabled: m.SELinux, FileLabel: m.SELinuxFileLabel,
+		AllModes: a.state.CSI.LabelsAllModes}
 }
 
 func (a *Agent) enqueueKnownPod(uid string) {

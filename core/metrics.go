@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"seedlet.dev/core/csi"
 	"seedlet.dev/core/metrics"
 	"seedlet.dev/core/pod"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
 )
@@ -401,12 +401,12 @@ func (a *Agent) addKubeletVolumeMetrics(m *metricList) {
 }
 
 // labelHelp describes the metrics of SELinux labels of volumes.
-var labelHelp = map[csi.LabelEvent]string{
-	csi.LabelAdmitted: "Volumes of CSI drivers that were to be mounted with an SELinux label.",
-	csi.LabelOfContainer: "Uses of volumes by pods with SELinux options of which no label can be " +
+var labelHelp = map[selinux.Event]string{
+	selinux.Admitted: "Volumes that were to be mounted with an SELinux label.",
+	selinux.OfContainer: "Uses of volumes by pods with SELinux options of which no label can be " +
 		"made.",
-	csi.LabelOfPod: "Uses of volumes by pods whose containers need different SELinux labels.",
-	csi.LabelOfVolume: "Uses of volumes by pods that need another SELinux label than the one with " +
+	selinux.OfPod: "Uses of volumes by pods whose containers need different SELinux labels.",
+	selinux.OfVolume: "Uses of volumes by pods that need another SELinux label than the one with " +
 		"which the volume is mounted for another pod.",
 }
 
@@ -418,7 +418,7 @@ func (m *metricList) addVolumeLabels(counted metrics.Counters) {
 		if strings.Contains(labels, " ") {
 			names = []string{"volume_plugin", "access_mode"}
 		}
-		m.addGauge("volume_manager_selinux_"+event, labelHelp[csi.LabelEvent(event)],
+		m.addGauge("volume_manager_selinux_"+event, labelHelp[selinux.Event(event)],
 			int(counted[key]), labelPairs(labels, names)...)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"seedlet.dev/core/pod"
 	"seedlet.dev/core/probe"
 	"seedlet.dev/core/pullrecord"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/statuswriter"
 	"seedlet.dev/core/volume"
 	"seedlet.dev/world"
@@ -54,7 +55,7 @@ type Metrics struct {
 	ContainersTerminated metrics.Counters `json:"containersTerminated,omitempty"`
 	ImageRequests        metrics.Counters `json:"imageRequests,omitempty"` // by policy and decision
 	ImageAccess          metrics.Counters `json:"imageAccess,omitempty"`   // by its kind
-	// VolumeLabels are events about SELinux labels of volumes, by csi.LabelEvent and its labels.
+	// VolumeLabels are events about SELinux labels of volumes, by selinux.Event and its labels.
 	VolumeLabels metrics.Counters `json:"volumeLabels,omitempty"`
 
 	OverBudget metrics.Counters `json:"overBudget,omitempty"` // refusals, by name of the bound
@@ -324,10 +325,14 @@ func (a *Agent) recordCSIOperation(o csi.Counted) {
 }
 
 // recordLabel records an event about the SELinux label of a volume.
-func (a *Agent) recordLabel(o csi.CountedLabel) {
+func (a *Agent) recordLabel(o selinux.Counted) {
 	labels := o.AccessMode
-	if o.Event == csi.LabelAdmitted || o.Event == csi.LabelOfVolume {
-		labels = volume.PluginLabels[volume.CSIPlugin] + "/" + a.driverLabel(o.Driver) + " " + labels
+	if o.Event == selinux.Admitted || o.Event == selinux.OfVolume {
+		plugin := o.Plugin
+		if plugin == "" {
+			plugin = volume.PluginLabels[volume.CSIPlugin] + "/" + a.driverLabel(o.Driver)
+		}
+		labels = plugin + " " + labels
 	}
 	a.state.Metrics.VolumeLabels.Increment(string(o.Event) + " " + labels)
 }

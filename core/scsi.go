@@ -22,6 +22,7 @@ func (a *Agent) scsiEnv() *scsi.Env {
 		Effects: &a.effects, Objects: a.objectStore(), Enqueue: a.queue.enqueue,
 		CleansUp:    a.hasListedEverything() && a.hasListedExistingPods(),
 		IsKnownPod:  a.housekeepingEnv().IsKnownPod,
+		CountLabel:  a.recordLabel,
 		EnqueuePod:  a.enqueueKnownPod,
 		EnqueuePods: a.enqueuePods,
 		ReportsInUse: func() {
@@ -38,6 +39,7 @@ func (a *Agent) scsiEnv() *scsi.Env {
 
 // startSCSI starts to look for the disks of earlier agents.
 func (a *Agent) startSCSI(hasVolumes bool) {
+	a.state.SCSI.SELinux = a.labeling()
 	a.state.SCSI.Start(hasVolumes)
 	if hasVolumes {
 		a.queue.enqueue(scsi.SearchOwner)

@@ -38,9 +38,9 @@ func (r *run) provisionISCSI(spec *v1.PersistentVolumeSpec, isFormatted bool) bo
 	case isFormatted:
 		r.disk.FormatSource(scsi.Node(source.IQN, source.Lun))
 	}
-	if t.CHAP {
-		source.SessionCHAPAuth = true
-		source.SecretRef = &v1.SecretReference{Name: plan.ISCSISecret, Namespace: "default"}
+	source.SessionCHAPAuth = t.CHAP
+	if t.CHAP || n%2 == 0 { // a volume may name a Secret that no session is to be given
+		source.SecretRef = &v1.SecretReference{Name: plan.ISCSISecret(t.Name), Namespace: "default"}
 	}
 	if wire.Stream(r.plan.Seed, fmt.Sprint("initiator name ", n)).IntN(4) == 0 {
 		name := fmt.Sprintf("iqn.2026-11.test.seedlet:initiator-%d", n)

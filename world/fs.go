@@ -278,7 +278,7 @@ type BindMount struct {
 	Exclusive bool `json:"exclusive,omitempty"`
 }
 
-// Mounted is the completion of BindMount.
+// Mounted is the completion of BindMount and MountDevice.
 type Mounted struct {
 	Existed bool `json:"existed,omitempty"` // something was mounted at the path before
 	// Shared is set if the source is mounted at another path below Among. GID is the group of the
@@ -290,7 +290,7 @@ type Mounted struct {
 // MountDevice mounts the file system of a block device at a path, and creates the mount point. A
 // device without any file system is formatted before, unless it is to be read-only, which is an
 // error then; another file system than FSType is left, and mounting it as FSType may fail. A file
-// system that is mounted at the path already stays. It completes with Done.
+// system that is mounted at the path already stays, as it is. It completes with Mounted.
 type MountDevice struct {
 	Device   string   `json:"device"`
 	Sequence uint64   `json:"sequence,omitempty"` // of the device, as in BindMount
@@ -461,4 +461,6 @@ type Mount struct {
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	// SELinuxLabels is set if its files have SELinux labels that can be changed (seclabel).
 	SELinuxLabels bool `json:"selinuxLabels,omitempty"`
+	// SELinuxContext is the label of all its files, if it was mounted with one (context).
+	SELinuxContext string `json:"selinuxContext,omitempty"`
 }

@@ -47,6 +47,7 @@ import (
 
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
@@ -56,7 +57,7 @@ import (
 // node without an API server: it has no volume that could be resolved.
 type Node struct {
 	Enabled bool `json:"enabled,omitempty"`
-	// LabelsAllModes is the feature gate SELinuxMount; see SELinux.
+	// LabelsAllModes is the feature gate SELinuxMount; see selinux.Node.
 	LabelsAllModes bool   `json:"labelsAllModes,omitempty"`
 	Name           string `json:"name"`    // of the node
 	RootDir        string `json:"rootDir"` // of the kubelet
@@ -95,11 +96,11 @@ type Env struct {
 	// whether a pod is known, or may become known.
 	CleansUp   bool
 	IsKnownPod func(uid string) bool
-	SELinux    SELinux
+	SELinux    selinux.Node
 	// Count counts an operation on a volume of a driver; nil to count nothing.
 	Count func(o Counted)
 	// CountLabel counts an event about the SELinux label of a volume; nil to count nothing.
-	CountLabel func(o CountedLabel)
+	CountLabel func(o selinux.Counted)
 	// EnqueuePod plans a pod, EnqueuePods all of them.
 	EnqueuePod  func(uid string)
 	EnqueuePods func()

@@ -17,6 +17,7 @@ import (
 
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -113,7 +114,7 @@ func (n *node) env() *Env {
 	named := NewNamedVolumes(n.object)
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
 		Named: named,
-		SELinux: SELinux{Enabled: n.selinux, FileLabel: "system_u:object_r:container_file_t:s0",
+		SELinux: selinux.Node{Enabled: n.selinux, FileLabel: "system_u:object_r:container_file_t:s0",
 			AllModes: n.allModes},
 		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },
 		SaysInUse:  func(name string) bool { return named.IsInUse(name) && !n.withdraws },
@@ -126,7 +127,7 @@ func (n *node) env() *Env {
 			}
 			n.counted = append(n.counted, counted)
 		},
-		CountLabel: func(o CountedLabel) {
+		CountLabel: func(o selinux.Counted) {
 			n.labels = append(n.labels, fmt.Sprint(o.Event, " ", o.Driver, " ", o.AccessMode))
 		},
 		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/world"
 )
 
@@ -134,7 +135,7 @@ func podInfo(v *Volume, u *Use) map[string]string {
 func mountCapabilityOf(v *Volume, u *Use, session *Session, label string) world.CSICapability {
 	c := capabilityOf(v, u, session)
 	if label != "" && !c.Block {
-		c.MountFlags = append(c.MountFlags, labelOption(label))
+		c.MountFlags = append(c.MountFlags, selinux.MountOption(label))
 	}
 	return c
 }

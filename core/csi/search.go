@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
@@ -288,7 +289,7 @@ func readData(read *world.FilesRead) (volumeData, bool) {
 		json.Unmarshal(read.Files[0].Data, &data) != nil {
 		return volumeData{}, false
 	}
-	if !isLabel(data.Label) { // it is in no option of a mount
+	if !selinux.IsLabel(data.Label) { // it is in no option of a mount
 		data.Label = ""
 	}
 	return data, (&Use{Driver: data.Driver, Handle: data.Handle, SpecName: "-"}).check() == nil

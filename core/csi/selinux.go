@@ -1,151 +1,41 @@
 package csi
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
-
-	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
-	"seedlet.dev/world"
+	"seedlet.dev/core/selinux"
 )
 
-// SELinux is what of the machine and the configuration decides with which labels volumes are
-// mounted (KEP-1710). A volume that is mounted with the label of its pod is there at once; of any
-// other one the runtime has to relabel each file.
-type SELinux struct {
-	Enabled bool
-	// FileLabel is world.Machine.SELinuxFileLabel.
-	FileLabel string
-	// AllModes is the feature gate SELinuxMount: volumes of all access modes are mounted with a label.
-	AllModes bool
-}
+// With which SELinux labels volumes are staged and published: package selinux, and what their
+// drivers support.
 
-// LabelEvent is what is counted of the labels of volumes: the part of the name of the kubelet's
-// metric after volume_manager_selinux_ (desired_state_of_world.go in pkg/kubelet/volumemanager).
-type LabelEvent string
-
-// The events. A problem is counted when a pod begins to have it; a kubelet counts each retry.
-const (
-	// A volume is to be mounted with a label.
-	LabelAdmitted LabelEvent = "volumes_admitted_total"
-	// The options of a container are no label; its containers differ; another pod has another one.
-	LabelOfContainer LabelEvent = "container_errors_total"
-	LabelOfPod       LabelEvent = "pod_context_mismatch_errors_total"
-	LabelOfVolume    LabelEvent = "volume_context_mismatch_errors_total"
-)
-
-// CountedLabel is an event about the label of a volume.
-type CountedLabel struct {
-	Event      LabelEvent
-	Driver     string
-	AccessMode string
-}
-
-// labelError is a problem with the label of a volume that is counted.
-type labelError struct {
-	event   LabelEvent
-	problem string
-}
-
-func (e *labelError) Error() string { return e.problem }
-
-func (u *Use) countLabel(event LabelEvent, env *Env) {
+func (u *Use) countLabel(event selinux.Event, env *Env) {
 	if env.CountLabel != nil {
-		env.CountLabel(CountedLabel{Event: event, Driver: u.Driver, AccessMode: u.modeLabel()})
+		env.CountLabel(selinux.Counted{Event: event, Driver: u.Driver,
+			AccessMode: selinux.ModeLabel(u.AccessModes)})
 	}
-}
-
-// modeLabel returns the access mode of the volume in metrics: the one for most nodes and pods.
-func (u *Use) modeLabel() string {
-	for _, m := range []struct {
-		mode  v1.PersistentVolumeAccessMode
-		label string
-	}{{v1.ReadWriteMany, "RWX"}, {v1.ReadOnlyMany, "ROX"}, {v1.ReadWriteOnce, "RWO"},
-		{v1.ReadWriteOncePod, "RWOP"}} {
-		if slices.Contains(u.AccessModes, m.mode) {
-			return m.label
-		}
-	}
-	return "inline"
 }
 
 // labelOf returns the label with which a volume has to be mounted for a use; empty: with none, as
 // its files are to be relabeled or left as they are. Known is false while it is not known what the
 // driver supports.
 func labelOf(u *Use, env *Env) (label string, known bool, err error) {
-	if !env.SELinux.Enabled || env.SELinux.FileLabel == "" || len(u.SELinux) == 0 ||
-		!env.SELinux.AllModes && !u.isOfOnePod() {
+	if !env.SELinux.Labels(u.SELinux, u.AccessModes) {
 		return "", true, nil
 	}
 	d, known := env.driverObject(u.Driver)
 	if d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount {
 		return "", known, nil
 	}
-	var labels []string
-	for i := range u.SELinux {
-		label, err := fileLabel(env.SELinux.FileLabel, &u.SELinux[i])
-		if err != nil {
-			return "", true, err
-		}
-		if label != "" && !slices.Contains(labels, label) {
-			labels = append(labels, label)
-		}
-	}
-	if len(labels) == 0 {
-		return "", true, nil
-	}
-	if len(labels) > 1 {
-		slices.Sort(labels)
-		return "", true, &labelError{LabelOfPod,
-			"multiple SELinux labels found: " + strings.Join(labels, ",")}
-	}
-	return labels[0], true, nil
+	label, err = env.SELinux.LabelOf(u.SELinux)
+	return label, true, err
 }
 
 // isOfOnePod reports whether one pod at a time may use the volume.
-func (u *Use) isOfOnePod() bool {
-	return len(u.AccessModes) == 1 && u.AccessModes[0] == v1.ReadWriteOncePod
-}
-
-// fileLabel returns the label of the files of a container with the given options. Its role and type
-// are those of all files of containers (InitLabels in opencontainers/selinux). Without a level
-// there is none: the runtime gives each pod another one.
-func fileLabel(base string, o *v1.SELinuxOptions) (string, error) {
-	parts := strings.SplitN(base, ":", 4) // user, role, type, level
-	if o.Level == "" || len(parts) < 3 {
-		return "", nil
-	}
-	user := o.User
-	if user == "" {
-		user = parts[0]
-	}
-	label := strings.Join([]string{user, parts[1], parts[2], o.Level}, ":")
-	if !isLabel(label) || strings.Contains(user, ":") {
-		return "", &labelError{LabelOfContainer, fmt.Sprintf("failed to construct SELinux label from "+
-			"user %q and level %q: a label has letters, digits and the characters _ - . , : only", o.User,
-			o.Level)}
-	}
-	return label, nil
-}
-
-// isLabel reports whether a label can be in an option of a mount, and ends nothing there.
-func isLabel(label string) bool {
-	for _, c := range label {
-		isWord := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !isWord && !strings.ContainsRune("_-.,:", c) {
-			return false
-		}
-	}
-	return len(label) <= world.NameBytesMax
-}
-
-// labelOption returns the option of a mount with a label, in quotes for the commas in it.
-func labelOption(label string) string { return fmt.Sprintf("context=%q", label) }
+func (u *Use) isOfOnePod() bool { return selinux.IsOfOnePod(u.AccessModes) }
 
 // mountedLabel returns the label with which a volume is mounted, or may be, wherever it is: a file
 // system has one at a time. What is known to be published says it best, what is staged comes next.
@@ -197,22 +87,18 @@ func (n *Node) agreeOnLabel(v *Volume, u *Use, env *Env) (agreed bool, problem e
 		env.SELinux.Enabled && n.hides(v.Driver, v) { // it may be mounted with another label
 		return false, nil
 	}
+	demands := v.demands(env)
 	other, isMounted := v.mountedLabel()
 	if !isMounted {
-		other = v.labelInTurn(env)
+		other = v.labelInTurn(demands)
 	}
-	if label != other {
-		if same, _ := v.labelNeeds(other, env); same {
-			return false, &labelError{LabelOfVolume, fmt.Sprintf("conflicting SELinux labels of volume "+
-				"%s: %q and %q", u.SpecName, other, label)}
-		}
-		return false, fmt.Errorf("waiting for unmount of volume %q, because it is already mounted to a "+
-			"different pod with a different SELinux label", v.name())
+	if err := selinux.Check(label, other, demands, u.SpecName, v.name()); err != nil {
+		return false, err
 	}
 	if s := &v.Staging; s.State == "" && s.Label != label {
 		s.Label, s.DataWritten = label, false
 		if label != "" {
-			u.countLabel(LabelAdmitted, env)
+			u.countLabel(selinux.Admitted, env)
 		}
 	}
 	if p != nil && p.State == "" && p.Label != label {
@@ -221,31 +107,22 @@ func (n *Node) agreeOnLabel(v *Volume, u *Use, env *Env) (agreed bool, problem e
 	return true, nil
 }
 
-// labelInTurn returns the label with which a volume that is not mounted is to be mounted next: that
-// of the pod that has needed it longest and is not in its back-off. Those that have it by a claim
-// come first. After each failure to stage it the next label has its turn.
-func (v *Volume) labelInTurn(env *Env) string {
-	uses := slices.SortedFunc(maps.Values(v.Uses), func(x, y *Use) int {
-		if x.Inline != y.Inline {
-			if x.Inline {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.target(), y.target()))
-	})
-	var labels, waiting []string
-	for _, u := range uses {
+// demands returns which labels the pods need that use a volume.
+func (v *Volume) demands(env *Env) (all []selinux.Demand) {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u, p := v.Uses[target], v.Publications[target]
 		label, known, err := labelOf(u, env)
-		switch {
-		case !known || err != nil || slices.Contains(labels, label):
-		case u.Attempts.NotBefore.After(env.Effects.Now()):
-			waiting = append(waiting, label)
-		default:
-			labels = append(labels, label)
-		}
+		all = append(all, selinux.Demand{Label: label, Known: known && err == nil,
+			Has: p != nil && p.State == Done, Inline: u.Inline,
+			IsWaiting: u.Attempts.NotBefore.After(env.Effects.Now()), Since: u.Since, Target: target})
 	}
-	if labels = append(labels, waiting...); len(labels) == 0 {
+	return all
+}
+
+// labelInTurn returns the label with which a volume that is not mounted is to be mounted next.
+func (v *Volume) labelInTurn(demands []selinux.Demand) string {
+	labels := selinux.InOrder(demands)
+	if len(labels) == 0 {
 		return ""
 	}
 	return labels[v.Staging.Attempts.Failures%len(labels)]
@@ -259,8 +136,8 @@ func (u *Use) noteLabelConflict(problem error, env *Env) {
 		text = u.setUpProblem(budget.CutMessage(problem.Error()))
 	}
 	if u.LabelConflict != text {
-		if problem, is := errors.AsType[*labelError](problem); is && u.LabelConflict == "" {
-			u.countLabel(problem.event, env)
+		if problem, is := errors.AsType[*selinux.Error](problem); is && u.LabelConflict == "" {
+			u.countLabel(problem.Event, env)
 		}
 		u.LabelConflict = text
 		env.EnqueuePod(u.UID)
@@ -277,29 +154,6 @@ func (v *Volume) hasLabelConflict() bool {
 	return false
 }
 
-// labelNeeds returns whether a pod needs a volume with a label, or has it, and whether one needs it
-// with another. A pod that only its author gives the volume keeps it from no other.
-func (v *Volume) labelNeeds(mounted string, env *Env) (same, other bool) {
-	hasClaim := false
-	for _, u := range v.Uses { //ordered: whether there is one
-		hasClaim = hasClaim || !u.Inline
-	}
-	for target, u := range v.Uses { //ordered: whether there are such
-		p := v.Publications[target]
-		label, known, err := labelOf(u, env)
-		switch {
-		case p != nil && p.State == Done:
-			same = true
-		case !known || err != nil || u.Inline && hasClaim:
-		case label == mounted:
-			same = true
-		default:
-			other = true
-		}
-	}
-	return same, other
-}
-
 // mustBeRestaged reports whether a staged volume has to be let go, because the pods that need it
 // need another label.
 func (v *Volume) mustBeRestaged(env *Env) bool {
@@ -311,7 +165,7 @@ func (v *Volume) mustBeRestaged(env *Env) bool {
 			return false
 		}
 	}
-	same, other := v.labelNeeds(v.Staging.Label, env)
+	same, other := selinux.Demanded(v.demands(env), v.Staging.Label)
 	return other && !same
 }
 
@@ -325,36 +179,4 @@ func (v *Volume) hasOutdatedLabel(target string, env *Env) bool {
 	label, known, err := labelOf(u, env)
 	mounted, isMounted := v.mountedLabel()
 	return known && err == nil && (p.Label != label || isMounted && p.Label != mounted)
-}
-
-// seLinuxOptionsOf returns the options of the containers that mount a volume, without duplicates;
-// none if the pod wants its files relabeled one by one. A container without options has no say.
-func seLinuxOptionsOf(pod *v1.PodSpec, volume string) (all []v1.SELinuxOptions) {
-	ofPod := (*v1.SELinuxOptions)(nil)
-	if s := pod.SecurityContext; s != nil {
-		if s.SELinuxChangePolicy != nil && *s.SELinuxChangePolicy == v1.SELinuxChangePolicyRecursive {
-			return nil
-		}
-		ofPod = s.SELinuxOptions
-	}
-	note := func(c *v1.SecurityContext, mounts []v1.VolumeMount) {
-		o := ofPod
-		if c != nil && c.SELinuxOptions != nil {
-			o = c.SELinuxOptions
-		}
-		mounted := slices.ContainsFunc(mounts, func(m v1.VolumeMount) bool { return m.Name == volume })
-		if o != nil && mounted && !slices.Contains(all, *o) {
-			all = append(all, *o)
-		}
-	}
-	for _, containers := range [][]v1.Container{pod.InitContainers, pod.Containers} {
-		for i := range containers {
-			note(containers[i].SecurityContext, containers[i].VolumeMounts)
-		}
-	}
-	for i := range pod.EphemeralContainers {
-		c := &pod.EphemeralContainers[i]
-		note(c.SecurityContext, c.VolumeMounts)
-	}
-	return all
 }

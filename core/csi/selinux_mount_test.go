@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/world"
 )
 
@@ -23,7 +24,7 @@ func labeled(uid string, options ...*v1.SELinuxOptions) Use {
 			VolumeMounts:    []v1.VolumeMount{{Name: "data"}},
 			SecurityContext: &v1.SecurityContext{SELinuxOptions: o}})
 	}
-	u.SELinux = seLinuxOptionsOf(spec, "data")
+	u.SELinux = selinux.OptionsOf(spec, "data")
 	return u
 }
 
@@ -128,13 +129,13 @@ func TestVolumeIsMountedWithoutLabel(t *testing.T) {
 	for name, change := range map[string]func(n *node, u *Use){
 		"no level": func(_ *node, u *Use) { u.SELinux = []v1.SELinuxOptions{{User: "u"}} },
 		"relabeled one by one": func(_ *node, u *Use) {
-			u.SELinux = seLinuxOptionsOf(&v1.PodSpec{
+			u.SELinux = selinux.OptionsOf(&v1.PodSpec{
 				SecurityContext: &v1.PodSecurityContext{SELinuxChangePolicy: &recursive},
 				Containers: []v1.Container{{VolumeMounts: []v1.VolumeMount{{Name: "data"}},
 					SecurityContext: &v1.SecurityContext{SELinuxOptions: level("s0:c1,c2")}}}}, "data")
 		},
 		"not mounted": func(_ *node, u *Use) {
-			u.SELinux = seLinuxOptionsOf(&v1.PodSpec{}, "data")
+			u.SELinux = selinux.OptionsOf(&v1.PodSpec{}, "data")
 		},
 		"unsupported":    func(n *node, _ *Use) { n.setLabeling(false) },
 		"unsaid":         func(n *node, _ *Use) { n.setDriverObject(noAttach()) },

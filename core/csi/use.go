@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/core/claim"
+	"seedlet.dev/core/selinux"
 )
 
 // EphemeralUse returns the use of a volume of a driver that is written in a pod, and exists as long
@@ -32,7 +33,7 @@ func PersistentUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly 
 	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
 	if !u.Block {
 		u.FSType, u.MountOptions = source.FSType, pv.Spec.MountOptions
-		u.SELinux = seLinuxOptionsOf(&pod.Spec, v.Name)
+		u.SELinux = selinux.OptionsOf(&pod.Spec, v.Name)
 	}
 	u.Claim, u.ExpandSecret = claim.Name(pod, v), source.NodeExpandSecretRef
 	u.StageSecret, u.PublishSecret = source.NodeStageSecretRef, source.NodePublishSecretRef

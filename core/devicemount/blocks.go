@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"seedlet.dev/core/budget"
 	"seedlet.dev/core/op"
 	"seedlet.dev/core/timer"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -51,24 +51,8 @@ type Blocks struct {
 
 // BlockVolume is a volume whose directory may exist.
 type BlockVolume struct {
-	Bound   map[string]*Bound `json:"bound,omitempty"` // by the UIDs of the pods
-	Removal Removal           `json:"removal,omitzero"`
-}
-
-// Bound is a device that may be bound for a pod.
-type Bound struct {
-	// Released is set once the pod needs the device no more.
-	Released bool    `json:"released,omitempty"`
-	Removal  Removal `json:"removal,omitzero"`
-}
-
-// Removal is how far something is removed.
-type Removal struct {
-	Op        world.OpID `json:"op,omitempty"`
-	StepsDone int        `json:"stepsDone,omitempty"`
-	Failures  int        `json:"failures,omitempty"` // in a row
-	NotBefore time.Time  `json:"notBefore,omitzero"`
-	Problem   string     `json:"problem,omitempty"`
+	Bound   map[string]*volumeop.BoundDevice `json:"bound,omitempty"` // by the UIDs of the pods
+	Removal volumeop.Removal                 `json:"removal,omitzero"`
 }
 
 // BlockSearch is the search for what earlier agents, or kubelets, have bound, by directories: after
@@ -79,10 +63,10 @@ type BlockSearch struct {
 	Wanted   bool `json:"wanted,omitempty"`
 	Complete bool `json:"complete,omitempty"`
 	// TableSeen is set once the mount table was seen.
-	TableSeen bool     `json:"tableSeen,omitempty"`
-	Dirs      []string `json:"dirs,omitempty"` // the volumes whose directories are to be listed
-	State     Removal  `json:"state,omitzero"`
-	Waiting   []string `json:"waiting,omitempty"` // the UIDs of the pods that wait for the search
+	TableSeen bool             `json:"tableSeen,omitempty"`
+	Dirs      []string         `json:"dirs,omitempty"` // volumes, to be listed
+	State     volumeop.Removal `json:"state,omitzero"`
+	Waiting   []string         `json:"waiting,omitempty"` // UIDs of pods that wait for it
 }
 
 // BlocksEnv is the input of the plan of block volumes.
@@ -105,10 +89,10 @@ func (b *Blocks) Use(uid, volume string) {
 }
 
 // note adds a device that may be bound for a pod.
-func (b *Blocks) note(uid, volume string) *Bound {
+func (b *Blocks) note(uid, volume string) *volumeop.BoundDevice {
 	v := b.noteVolume(volume)
 	if v.Bound[uid] == nil {
-		v.Bound[uid] = &Bound{}
+		v.Bound[uid] = &volumeop.BoundDevice{}
 	}
 	return v.Bound[uid]
 }
@@ -122,7 +106,7 @@ func (b *Blocks) noteVolume(name string) *BlockVolume {
 		b.Volumes[name] = &BlockVolume{}
 	}
 	if b.Volumes[name].Bound == nil {
-		b.Volumes[name].Bound = map[string]*Bound{}
+		b.Volumes[name].Bound = map[string]*volumeop.BoundDevice{}
 	}
 	return b.Volumes[name]
 }
@@ -206,20 +190,20 @@ func (b *Blocks) Plan(env *BlocksEnv) time.Time {
 		for _, uid := range slices.Sorted(maps.Keys(v.Bound)) {
 			bound := v.Bound[uid]
 			if bound.Removal.Op == 0 && inFlight < removalsMax && !b.isNeeded(uid, bound, env) &&
-				!bound.Removal.isWaiting(env.Effects.Now(), &wake) {
-				if bound.Removal.StepsDone == 0 && bound.Removal.Failures == 0 {
+				!bound.Removal.Attempts.IsWaiting(env.Effects.Now(), &wake) {
+				if bound.Removal.StepsDone == 0 && bound.Removal.Attempts.Failures == 0 {
 					env.Effects.Log(world.LevelInfo, "Taking a device from a pod", "podUID", uid, "path",
 						BoundPath(b.Dir, volume, uid))
 				}
 				bound.Removal.Op = env.Effects.IssueFor(uid, BlocksOwner, volume+"/"+uid, timeout,
-					b.removalStep(uid, volume, bound.Removal.StepsDone))
+					bound.NextStep(LinkPath(b.PodsDir+"/"+uid, volume), BoundPath(b.Dir, volume, uid)))
 			}
 			if bound.Removal.Op != 0 {
 				inFlight++
 			}
 		}
 		if len(v.Bound) == 0 && v.Removal.Op == 0 && inFlight < removalsMax &&
-			!v.Removal.isWaiting(env.Effects.Now(), &wake) {
+			!v.Removal.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 			v.Removal.Op = env.Effects.Issue(BlocksOwner, volume+"/", timeout,
 				&world.RemoveTree{Path: b.Dir + "/" + volume})
 			inFlight++
@@ -228,29 +212,15 @@ func (b *Blocks) Plan(env *BlocksEnv) time.Time {
 	return wake
 }
 
-// isNeeded reports whether a pod needs a device. One that was found is needed for as long as its
-// pod is known or may become known.
-func (b *Blocks) isNeeded(uid string, bound *Bound, env *BlocksEnv) bool {
-	return !bound.Released && (!env.CleansUp || env.IsKnownPod(uid))
-}
-
-// removalSteps is the number of operations that take a device from a pod.
-const removalSteps = 4
-
-// removalStep returns an operation that takes a device from a pod. A mount is busy as long as the
-// device is kept open, and its file goes last: it is what the next agent finds.
-func (b *Blocks) removalStep(uid, volume string, step int) any {
-	bound := BoundPath(b.Dir, volume, uid)
-	return [removalSteps]any{
-		&world.RemoveTree{Path: LinkPath(b.PodsDir+"/"+uid, volume)},
-		&world.ReleaseDevice{Path: bound}, &world.Unmount{Path: bound}, &world.RemoveTree{Path: bound},
-	}[step]
+// isNeeded reports whether a pod needs a device.
+func (b *Blocks) isNeeded(uid string, bound *volumeop.BoundDevice, env *BlocksEnv) bool {
+	return bound.IsNeeded(uid, env.CleansUp, env.IsKnownPod)
 }
 
 // planSearch takes the next step of the search.
 func (b *Blocks) planSearch(env *BlocksEnv, wake *time.Time) {
 	s := &b.Search
-	if !s.Wanted || s.State.Op != 0 || s.State.isWaiting(env.Effects.Now(), wake) {
+	if !s.Wanted || s.State.Op != 0 || s.State.Attempts.IsWaiting(env.Effects.Now(), wake) {
 		return
 	}
 	dir := b.Dir
@@ -278,23 +248,16 @@ func (b *Blocks) HandleCompletion(id world.OpID, r op.Record, ev world.Event, en
 func (b *Blocks) handleRemoval(volume, uid string, ev world.Event, env *BlocksEnv) {
 	v := b.Volumes[volume]
 	bound := v.Bound[uid]
-	removal := &bound.Removal
-	removal.Op = 0
-	switch {
-	case ev.Err != nil:
-		if removal.fail(ev); removal.Failures == 1 {
-			env.Effects.Log(world.LevelWarning, "Failed to take a device from a pod", "podUID", uid, "path",
-				BoundPath(b.Dir, volume, uid), "err", ev.Err.Message)
-		}
-	case b.isNeeded(uid, bound, env): // by a pod that has come back meanwhile
-		*removal = Removal{}
-	default:
-		if removal.StepsDone++; removal.StepsDone < removalSteps {
-			return
-		}
-		if delete(v.Bound, uid); env.IsKnownPod(uid) {
-			env.EnqueuePod(uid)
-		}
+	isRemoved := bound.EndStep(ev, b.isNeeded(uid, bound, env), backoffFirst, backoffMax)
+	if ev.Err != nil && bound.Removal.Attempts.Failures == 1 {
+		env.Effects.Log(world.LevelWarning, "Failed to take a device from a pod", "podUID", uid, "path",
+			BoundPath(b.Dir, volume, uid), "err", ev.Err.Message)
+	}
+	if !isRemoved {
+		return
+	}
+	if delete(v.Bound, uid); env.IsKnownPod(uid) {
+		env.EnqueuePod(uid)
 	}
 }
 
@@ -304,7 +267,7 @@ func (b *Blocks) handleDirRemoval(volume string, v *BlockVolume, ev world.Event)
 	v.Removal.Op = 0
 	switch {
 	case ev.Err != nil:
-		v.Removal.fail(ev)
+		v.Removal.Fail(ev, backoffFirst, backoffMax)
 		b.Search.Wanted = true
 	case len(v.Bound) == 0:
 		delete(b.Volumes, volume)
@@ -322,7 +285,7 @@ func (b *Blocks) handleSearch(ev world.Event, env *BlocksEnv) {
 	isFirst := len(s.Dirs) == 0
 	switch {
 	case ev.Err != nil && !ev.Err.Has(world.KindNotFound):
-		if s.State.fail(ev); s.State.Failures == 1 {
+		if s.State.Fail(ev, backoffFirst, backoffMax); s.State.Attempts.Failures == 1 {
 			env.Effects.Log(world.LevelWarning, "Failed to look for devices of local volumes", "err",
 				ev.Err.Message)
 		}
@@ -339,7 +302,7 @@ func (b *Blocks) handleSearch(ev world.Event, env *BlocksEnv) {
 			b.note(entry.Name, s.Dirs[0])
 		}
 	}
-	s.State = Removal{}
+	s.State = volumeop.Removal{}
 	if !isFirst {
 		s.Dirs = s.Dirs[1:]
 	}
@@ -348,19 +311,4 @@ func (b *Blocks) handleSearch(ev world.Event, env *BlocksEnv) {
 	}
 	s.Wanted, s.Complete = false, true
 	b.enqueueWaiting(env.EnqueuePod)
-}
-
-func (r *Removal) fail(ev world.Event) {
-	r.Failures++
-	r.StepsDone, r.Problem = 0, budget.CutMessage(ev.Err.Message)
-	r.NotBefore = ev.Time.Add(timer.Backoff(r.Failures, backoffFirst, backoffMax))
-}
-
-// isWaiting reports whether the back-off has not passed, and notes its end in wake.
-func (r *Removal) isWaiting(now time.Time, wake *time.Time) bool {
-	if !now.Before(r.NotBefore) {
-		return false
-	}
-	*wake = timer.Soonest(*wake, r.NotBefore)
-	return true
 }

@@ -95,10 +95,11 @@ func (d *Disk) issueAt(path, subject string, body any, env *Env) {
 
 // setUp issues the next operation that sets a disk up, and returns when to plan again.
 func (n *Node) setUp(d *Disk, env *Env) time.Time {
-	s, u := &d.Setup, d.firstUse()
+	s, u := &d.Setup, n.firstUse(d)
 	switch {
 	case !d.Block && !s.TableSeen:
-		d.issue(subjectSetup, fsTimeout, &world.ListMounts{Path: n.path(d)}, env)
+		d.issue(subjectSetup, fsTimeout, &world.ListMounts{Path: n.tablePath(d)}, env)
+	case u == nil:
 	case !d.isAttached(u, env):
 		env.ReportsInUse()
 	case !d.Source.IsFC && !d.Written && !d.DataRead && d.MayExist && !s.DirMade:
@@ -290,7 +291,7 @@ func (n *Node) useDisk(d *Disk, u *Use, found []*world.SCSIPath, env *Env) time.
 	d.Mounted = Uncertain
 	d.issueAt(n.path(d), subjectSetup, &world.MountDevice{Device: device.Path,
 		Sequence: device.Sequence, Path: n.path(d), FSType: u.FSType, ReadOnly: u.ReadOnly,
-		Options: u.Options}, env)
+		Options: n.mountOptions(d, u, env)}, env)
 	return time.Time{}
 }
 
@@ -354,10 +355,7 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 	}
 	switch body := ev.Body.(type) {
 	case *world.MountsListed:
-		s.TableSeen = true
-		if slices.ContainsFunc(body.Mounts, func(m world.Mount) bool { return m.Path == n.path(d) }) {
-			d.MayExist, d.Mounted, d.Taken = true, Done, d.Source.IsFC
-		}
+		n.applyOwnMounts(d, body.Mounts)
 	case *world.SCSIDisksFound:
 		s.Known, s.Paths = !d.Outdated, body.Paths
 		d.noteFound(body.Paths)
@@ -370,8 +368,12 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		case "WriteFile":
 			d.Written, d.DataRead = true, true
 		case "MountDevice":
-			d.Mounted, s.Attempts, s.FailedStep = Done, volumeop.Attempts{}, ""
 			d.Taken = d.Source.IsFC
+			if mounted, is := ev.Body.(*world.Mounted); is && mounted.Existed && n.hasLabels(d) {
+				d.failSetup("MountDevice", "it was mounted meanwhile, with which label is to be seen", env)
+				return
+			}
+			d.Mounted, s.Attempts, s.FailedStep = Done, volumeop.Attempts{}, ""
 		}
 	}
 }

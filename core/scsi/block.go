@@ -22,18 +22,9 @@ import (
 
 // Bound is a device that may be bound for a pod.
 type Bound struct {
-	// Released is set once the pod needs the device no more.
-	Released bool `json:"released,omitempty"`
+	volumeop.BoundDevice
 	// Mounted is set if the search has found it bound.
-	Mounted bool    `json:"mounted,omitempty"`
-	Removal Removal `json:"removal,omitzero"`
-}
-
-// Removal is how far a device is taken from a pod.
-type Removal struct {
-	Op        world.OpID        `json:"op,omitempty"`
-	StepsDone int               `json:"stepsDone,omitempty"`
-	Attempts  volumeop.Attempts `json:"attempts,omitzero"`
+	Mounted bool `json:"mounted,omitempty"`
 }
 
 // note adds a device that may be bound for a pod.
@@ -57,27 +48,18 @@ func (n *Node) planBound(d *Disk, env *Env, wake *time.Time) bool {
 			continue
 		}
 		at := n.path(d) + "/" + uid
-		body := [removalSteps]any{
-			// All of the pod's links: it has released all its devices.
-			&world.RemoveTree{Path: linksDir(n.PodsDir+"/"+uid, &d.Source)},
-			&world.ReleaseDevice{Path: at}, &world.Unmount{Path: at}, &world.RemoveTree{Path: at},
-		}[b.Removal.StepsDone]
+		links := linksDir(n.PodsDir+"/"+uid, &d.Source) // all of the pod: it has released all devices
 		d.Op = env.Effects.IssueFor(cmp.Or(uid, d.User), DiskKey(d.Name), subjectBound+"/"+uid, fsTimeout,
-			body)
+			b.NextStep(links, at))
 		b.Removal.Op = d.Op
 		return true
 	}
 	return false
 }
 
-// removalSteps is the number of operations that take a device from a pod. A mount is busy as long
-// as the device is kept open, and its file goes last: it is what the next agent finds.
-const removalSteps = 4
-
-// isNeeded reports whether a pod needs a device. One that was found is needed for as long as its
-// pod is known or may become known.
+// isNeeded reports whether a pod needs a device.
 func (n *Node) isNeeded(uid string, b *Bound, env *Env) bool {
-	return !b.Released && (!env.CleansUp || env.IsKnownPod(uid))
+	return b.IsNeeded(uid, env.CleansUp, env.IsKnownPod)
 }
 
 // handleBound applies the completion of an operation of planBound.
@@ -86,24 +68,17 @@ func (n *Node) handleBound(d *Disk, uid string, ev world.Event, env *Env) {
 	if b == nil {
 		return
 	}
-	b.Removal.Op = 0
-	switch {
-	case ev.Err != nil:
-		b.Removal.StepsDone = 0
-		if b.Removal.Attempts.Fail(ev.Time, ev.Err.Message); b.Removal.Attempts.Failures == 1 {
-			env.Effects.Log(world.LevelWarning, "Failed to take a device from a pod", "podUID", uid,
-				"disk", d.Name, "err", ev.Err.Message)
-		}
-	case n.isNeeded(uid, b, env): // by a pod that has come back meanwhile
-		b.Removal = Removal{}
-	default:
-		if b.Removal.StepsDone++; b.Removal.StepsDone < removalSteps {
-			return
-		}
-		delete(d.Bound, uid)
-		n.dropOwner(d, uid)
-		if env.IsKnownPod(uid) {
-			env.EnqueuePod(uid)
-		}
+	isRemoved := b.EndStep(ev, n.isNeeded(uid, b, env), volumeop.BackoffFirst, volumeop.BackoffMax)
+	if ev.Err != nil && b.Removal.Attempts.Failures == 1 {
+		env.Effects.Log(world.LevelWarning, "Failed to take a device from a pod", "podUID", uid,
+			"disk", d.Name, "err", ev.Err.Message)
+	}
+	if !isRemoved {
+		return
+	}
+	delete(d.Bound, uid)
+	n.dropOwner(d, uid)
+	if env.IsKnownPod(uid) {
+		env.EnqueuePod(uid)
 	}
 }

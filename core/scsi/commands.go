@@ -168,8 +168,7 @@ func (n *Node) watchSecret(d *Disk, env *Env) {
 		return
 	}
 	needed := map[world.WatchTarget]bool{}
-	if len(d.Uses) > 0 && !d.isReady() {
-		u := d.firstUse()
+	if u := n.firstUse(d); u != nil && !d.isReady() {
 		if (u.DiscoveryCHAP || u.SessionCHAP) && u.Secret != nil {
 			target := world.WatchTarget{Resource: world.ResourceSecrets, Namespace: u.Secret.Namespace,
 				Name: u.Secret.Name}

@@ -237,7 +237,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case !u.TableSeen:
 		n.applyMounts(d, ev, env)
 	case d.Mounted != "":
-		d.Mounted = ""
+		d.Mounted, d.Label = "", ""
 	case !d.Source.IsFC && !d.Written && !d.DataRead:
 		d.applyData(ev)
 	case !u.Known:

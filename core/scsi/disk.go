@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/budget"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -34,6 +35,9 @@ type Disk struct {
 	// MayExist is set once anything of the disk may be on the node.
 	MayExist bool  `json:"mayExist,omitempty"`
 	Mounted  State `json:"mounted,omitempty"` // of its file system, at the global path
+	// Label is the SELinux label of all its files; empty: each has its own. It is that of the mount
+	// table once Mounted is Done, and that of the last attempt to mount it before.
+	Label string `json:"label,omitempty"`
 	// Written is set once this agent has written what the disk is, and DataRead once what an earlier
 	// agent has written was read.
 	Written  bool `json:"written,omitempty"`
@@ -120,6 +124,15 @@ type Use struct {
 	DiscoveryCHAP bool                `json:"discoveryCHAP,omitempty"`
 	SessionCHAP   bool                `json:"sessionCHAP,omitempty"`
 	Secret        *v1.SecretReference `json:"secretRef,omitempty"`
+	// AccessModes and SELinux, the options of the containers that mount the volume, decide with which
+	// label it is mounted. An inline volume has neither.
+	AccessModes []v1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+	SELinux     []v1.SELinuxOptions             `json:"selinux,omitempty"`
+	// HasMount is set if an earlier agent has given the pod the disk, with the label MountedLabel.
+	HasMount     bool   `json:"hasMount,omitempty"`
+	MountedLabel string `json:"mountedLabel,omitempty"`
+	// LabelConflict is why the disk cannot be mounted with the pod's SELinux label; empty: it can.
+	LabelConflict string `json:"labelConflict,omitempty"`
 	// BindFailures is how often in a row the pod could not get what is set up.
 	BindFailures int `json:"bindFailures,omitempty"`
 
@@ -133,6 +146,9 @@ func (u *Use) target() string { return u.UID + "/" + u.SpecName }
 type UseState struct {
 	Ready  bool
 	Device world.BlockDevice // of volumeMode Block
+	// HasLabel is set if the file system is mounted with an SELinux label: the runtime has to relabel
+	// no file.
+	HasLabel bool
 	// Problem is why it is not ready, as an event says it; empty if nothing has failed. Failures is
 	// how often in a row.
 	Problem  string
@@ -284,8 +300,11 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		d.addPortals(u.Source.Portals)
 		d.User, d.Uses[u.target()], known, changed = u.UID, &u, &u, true
 		n.Owners.Add(u.UID, name)
+		if d.Mounted == Done && !n.hasLabelFor(d, known) { // the pod may have it since before
+			d.weaken()
+		}
 		if b := d.Bound[u.UID]; b != nil {
-			b.Released, b.Removal = false, Removal{Op: b.Removal.Op}
+			b.Released, b.Removal = false, volumeop.Removal{Op: b.Removal.Op}
 		}
 	}
 	if u.BindFailures > known.BindFailures { // it may not be there any more
@@ -293,7 +312,7 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		d.weaken()
 	}
 	known.BindFailures = u.BindFailures
-	state = d.stateOf(known)
+	state = n.stateOf(d, known)
 	if state.Ready && d.Block { // the pod is about to bind it
 		n.note(d, u.UID)
 	}
@@ -337,11 +356,13 @@ func (u *Use) problem(step, problem string) string {
 		world.NameBytesMax), problem)
 }
 
-func (d *Disk) stateOf(u *Use) UseState {
-	state := UseState{Ready: d.isReady()}
+func (n *Node) stateOf(d *Disk, u *Use) UseState {
+	state := UseState{Ready: d.isReady() && n.hasLabelFor(d, u)}
 	switch {
 	case state.Ready:
-		state.Device = d.Setup.Device
+		state.Device, state.HasLabel = d.Setup.Device, !d.Block && n.mountedLabel(d, u) != ""
+	case u.LabelConflict != "":
+		state.Problem, state.Failures = u.LabelConflict, max(1, d.Setup.Attempts.Failures)
 	case d.Setup.Attempts.Problem != "":
 		state.Problem = u.problem(cmp.Or(d.Setup.FailedStep, "WaitForAttach"), d.Setup.Attempts.Problem)
 		state.Failures = d.Setup.Attempts.Failures
@@ -369,7 +390,7 @@ func (d *Disk) isGone() bool {
 func (n *Node) UseStateOf(u *Use) UseState {
 	if u.check() == "" {
 		if d := n.Disks[diskName(&u.Source, u.Block)]; d != nil && d.Uses[u.target()] != nil {
-			return d.stateOf(d.Uses[u.target()])
+			return n.stateOf(d, d.Uses[u.target()])
 		}
 	}
 	return UseState{}
@@ -418,7 +439,7 @@ func (n *Node) dropOwner(d *Disk, uid string) {
 	n.Owners.Remove(uid, d.Name)
 }
 
-// sortedUses returns the uses by their targets. The first one decides how a disk is set up.
+// sortedUses returns the uses by their targets.
 func (d *Disk) sortedUses() []*Use {
 	var uses []*Use
 	for _, target := range slices.Sorted(maps.Keys(d.Uses)) {
@@ -429,13 +450,16 @@ func (d *Disk) sortedUses() []*Use {
 
 // firstUse returns the use whose parameters a disk is set up with; another one after each failure,
 // so that the author of one pod cannot keep another from the disk by wrong ones. A login goes on by
-// the use that it was started with.
-func (d *Disk) firstUse() *Use {
+// the use that it was started with. Nil if no pod can have the disk.
+func (n *Node) firstUse(d *Disk) *Use {
 	if u := d.Uses[d.Setup.User]; u != nil {
 		return u
 	}
-	uses := d.sortedUses()
-	return uses[d.Setup.Attempts.Failures%len(uses)]
+	uses, turn := n.usesInTurn(d)
+	if len(uses) == 0 {
+		return nil
+	}
+	return uses[turn%len(uses)]
 }
 
 // NoteUnmount returns the names of the disks that may be undone now, as something was unmounted.

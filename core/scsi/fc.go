@@ -33,7 +33,7 @@ func InlineFCUse(pod *v1.Pod, v *v1.Volume) Use {
 func PersistentFCUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly bool) Use {
 	u := fcUse(pod, v.Name, pv.Name, pv.Spec.FC)
 	u.ReadOnly = readOnly
-	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+	u.setMode(pod, v, pv)
 	return u
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
@@ -44,6 +45,8 @@ type rig struct {
 	sessions  []world.SCSIPath
 	luns      map[string]bool   // "HOST LUN": the disk is there
 	mounts    map[string]string // devices, by path
+	labels    map[string]string // SELinux labels of file systems, by device
+	counted   []selinux.Counted
 	files     map[string]string
 	dirs      map[string][]world.DirEntry
 	noDisk    bool
@@ -61,8 +64,9 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	w := &rig{t: t, now: t0, cleans: true, n: NewNode("/k"), wakes: map[string]time.Time{},
-		luns: map[string]bool{}, mounts: map[string]string{}, files: map[string]string{},
-		dirs: map[string][]world.DirEntry{}, exits: map[string]int{}, fail: map[string]*world.Error{}}
+		luns: map[string]bool{}, mounts: map[string]string{}, labels: map[string]string{},
+		files: map[string]string{}, dirs: map[string][]world.DirEntry{}, exits: map[string]int{},
+		fail: map[string]*world.Error{}}
 	w.n.Start(false)
 	return w
 }
@@ -74,6 +78,7 @@ func (w *rig) env() *Env {
 		IsAttached: func(string) bool { return !w.waits },
 		IsKnownPod: func(uid string) bool { return slices.Contains(w.known, uid) },
 		EnqueuePod: func(uid string) { w.planned = append(w.planned, uid) },
+		CountLabel: func(c selinux.Counted) { w.counted = append(w.counted, c) },
 		EnqueuePods: func() {
 			w.planned = append(w.planned, "all")
 		}, ReportsInUse: func() {}}
@@ -221,7 +226,7 @@ func (w *rig) answer(body any) world.Event {
 			delete(w.luns, fmt.Sprint(s.Host, " ", b.Unit.LUN))
 		}
 	case *world.MountDevice:
-		w.mounts[b.Path] = "dev" + b.Device
+		return w.mount(b)
 	case *world.Unmount:
 		delete(w.mounts, b.Path)
 	case *world.WriteFile:
@@ -235,7 +240,8 @@ func (w *rig) answer(body any) world.Event {
 		listed := &world.MountsListed{}
 		for _, at := range slices.Sorted(maps.Keys(w.mounts)) {
 			if b.Path == "/" || at == b.Path || strings.HasPrefix(at, b.Path+"/") {
-				listed.Mounts = append(listed.Mounts, world.Mount{Path: at, Device: w.mounts[at]})
+				listed.Mounts = append(listed.Mounts, world.Mount{Path: at, Device: w.mounts[at],
+					SELinuxContext: w.labels[w.mounts[at]]})
 			}
 		}
 		return world.Event{Body: listed}
@@ -246,6 +252,23 @@ func (w *rig) answer(body any) world.Event {
 		return world.Event{Body: &world.DirListed{Entries: w.dirs[b.Path]}}
 	}
 	return world.Event{Body: &world.Done{}}
+}
+
+// mount mounts a device, unless something is mounted at the path. All mounts of a file system have
+// one label.
+func (w *rig) mount(b *world.MountDevice) world.Event {
+	if w.mounts[b.Path] != "" {
+		return world.Event{Body: &world.Mounted{Existed: true}}
+	}
+	device, label := "dev"+b.Device, selinux.LabelIn(b.Options)
+	for _, mounted := range w.mounts { //ordered: whether there is one
+		if mounted == device && w.labels[device] != label {
+			return world.Event{Err: world.Errorf(world.KindInternal, "MountDevice",
+				"same superblock, different security settings")}
+		}
+	}
+	w.mounts[b.Path], w.labels[device] = device, label
+	return world.Event{Body: &world.Mounted{}}
 }
 
 func (w *rig) command(args []string) world.Event {

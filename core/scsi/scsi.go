@@ -17,6 +17,8 @@
 //     first command, so that an agent which is started after a crash finds what to log out of. What
 //     the kernel has is looked at before each command and after each one that has failed: a session
 //     that is there is not logged in to again. The kernel then scans for this one disk.
+//     Its file system is mounted with the SELinux label of its pods, and unmounted when all pods
+//     that need it need another label (selinux.go).
 //  3. A disk without uses is undone (detach.go): unmounted, then removed from the kernel, then the
 //     sessions that no other disk needs are logged out, and the directory goes last. Disks are
 //     removed, and sessions logged out, only after nothing of them was seen in the mount table of
@@ -41,6 +43,7 @@ import (
 
 	"seedlet.dev/core/objectcache"
 	"seedlet.dev/core/op"
+	"seedlet.dev/core/selinux"
 	"seedlet.dev/core/timer"
 	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
@@ -56,6 +59,8 @@ type Node struct {
 	Owners volumeop.Owners  `json:"owners,omitempty"` // names of disks, by UID of the pods
 	InUse  map[string]bool  `json:"inUse,omitempty"`  // the disks that may wait for an unmount
 	Search Search           `json:"search,omitzero"`
+	// SELinux decides with which labels the file systems are mounted.
+	SELinux selinux.Node `json:"selinux,omitzero"`
 	// Full is set if a pod was refused a disk because the node has too many.
 	Full bool `json:"full,omitempty"`
 }
@@ -78,6 +83,8 @@ type Env struct {
 	// whether a pod is known, or may become known.
 	CleansUp   bool
 	IsKnownPod func(uid string) bool
+	// CountLabel counts an event about the SELinux label of a disk; nil to count nothing.
+	CountLabel func(o selinux.Counted)
 	// EnqueuePod plans a pod, EnqueuePods all of them.
 	EnqueuePod  func(uid string)
 	EnqueuePods func()
@@ -143,7 +150,12 @@ func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 	if n.planBound(d, env, &wake) {
 		return wake
 	}
+	n.noteLabelConflicts(d, env)
 	switch {
+	case n.mustBeRemounted(d):
+		if !d.Undo.Attempts.IsWaiting(env.Effects.Now(), &wake) {
+			wake = timer.Soonest(wake, n.undo(d, env))
+		}
 	case len(d.Uses) > 0:
 		d.RemovedOnce = false
 		if d.Undo.hasStarted() {

@@ -54,7 +54,7 @@ func PersistentUse(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, readOnly 
 	s := pv.Spec.ISCSI
 	u := useOf(pod, v.Name, pv.Name, fields{s.TargetPortal, s.IQN, s.ISCSIInterface, s.FSType,
 		s.Portals, s.Lun, s.InitiatorName, s.DiscoveryCHAPAuth, s.SessionCHAPAuth, readOnly})
-	u.Block = pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+	u.setMode(pod, v, pv)
 	if s.SecretRef != nil {
 		u.Secret = &v1.SecretReference{Namespace: cmp.Or(s.SecretRef.Namespace, pod.Namespace),
 			Name: s.SecretRef.Name}

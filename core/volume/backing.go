@@ -40,6 +40,8 @@ type Backing struct {
 	CSI          *csi.Use        `json:"csi,omitempty"`     // of a volume of a CSI driver
 	Relabel      bool            `json:"relabel,omitempty"` // csi.UseState.Relabel
 	Disk         *scsi.Use       `json:"disk,omitempty"`    // of a volume of the kind iscsi or fc
+	// HasLabel is scsi.UseState.HasLabel.
+	HasLabel bool `json:"hasLabel,omitempty"`
 	// OnePod is set for a local volume of the access mode ReadWriteOncePod (KEP-2485). Of hostPath and
 	// NFS volumes only the scheduler lets one pod have the claim, as with a kubelet.
 	OnePod bool `json:"onePod,omitempty"`
@@ -79,11 +81,11 @@ func (s *Set) Place(dir string, spec *v1.Volume) Place {
 // place returns where the volume is. A volume that the pod may not write is not relabeled: other
 // pods may have it (Managed of the mounters in pkg/volume/csi and pkg/volume/local).
 func (b *Backing) place(dir string) Place {
+	isOwn := b.Plugin == LocalPlugin || b.Disk != nil && !b.HasLabel
 	return Place{Path: b.path(dir), Name: b.Name, ReadOnly: b.ReadOnly,
-		OfNode: b.Plugin == HostPathPlugin,
-		Relabel: !b.ReadOnly && (!b.Block && (b.Plugin == LocalPlugin || b.Disk != nil) ||
-			b.Relabel),
-		Block: b.Block || b.CSI != nil && b.CSI.Block}
+		OfNode:  b.Plugin == HostPathPlugin,
+		Relabel: !b.ReadOnly && (!b.Block && isOwn || b.Relabel),
+		Block:   b.Block || b.CSI != nil && b.CSI.Block}
 }
 
 // IsResolved reports whether it is known what backs a volume.
@@ -370,6 +372,7 @@ func (v *Volume) backedSteps(spec *v1.Volume, pod *Pod) ([]any, error) {
 	if !v.Ready || v.Backing == nil {
 		b, _, err := pod.backingOf(spec)
 		if b.Name != "" {
+			b.HasLabel = v.Backing != nil && v.Backing.HasLabel
 			v.Backing = &b
 		}
 		if err != nil {

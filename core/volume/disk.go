@@ -36,7 +36,7 @@ func (v *Volume) waitsForDisk(spec *v1.Volume, pod *Pod) bool {
 		if v.FailedStep == stepShared {
 			v.Problem, v.Failures, v.FailedStep = "", 0, ""
 		}
-		v.Device = state.Device
+		v.Device, v.Backing.HasLabel = state.Device, state.HasLabel
 	case !v.UpToDate:
 		v.Problem, v.Failures, v.FailedStep = state.Problem, state.Failures, stepShared
 		v.StepsDone = 0

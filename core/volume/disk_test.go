@@ -67,6 +67,11 @@ func TestDiskSteps(t *testing.T) {
 			!s.Ready(&pod.Spec.Spec) || s.Problem() != "" {
 			t.Errorf("%+v, want %+v, %q", got, place, s.Problem())
 		}
+		labeled := &Set{}
+		state.HasLabel = true
+		if runSteps(labeled, pod, ""); labeled.Place(pod.Dir, &pod.Spec.Spec.Volumes[0]).Relabel {
+			t.Error("a disk that is mounted with a label is relabeled")
+		}
 		measure, _ := s.Measured("v", pod)
 		if m, is := measure.(*world.MeasureFilesystem); !is || m.Path != diskMount ||
 			s.MayHaveDevice(pod.Spec, ISCSIPlugin) {

@@ -1,6 +1,6 @@
 // Package volumeop has what the volumes of CSI drivers and the disks of package scsi have in
-// common: the failures of the operations on them, which pods have some of them, and the events that
-// a pod has got a device.
+// common: the failures of the operations on them, which pods have some of them, the events that a
+// pod has got a device, and how a device is taken from it, as one of a local volume is.
 package volumeop
 
 import (
@@ -32,8 +32,13 @@ const (
 
 // Fail notes a failure, and begins its back-off.
 func (a *Attempts) Fail(now time.Time, problem string) {
+	a.FailWithin(now, problem, BackoffFirst, BackoffMax)
+}
+
+// FailWithin notes a failure, and begins a back-off with another first and longest one.
+func (a *Attempts) FailWithin(now time.Time, problem string, first, longest time.Duration) {
 	a.Failures++
-	a.BackOff(now)
+	a.NotBefore = now.Add(timer.Backoff(a.Failures, first, longest))
 	a.Problem = budget.CutMessage(problem)
 }
 

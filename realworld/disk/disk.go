@@ -109,8 +109,10 @@ func query(ctx context.Context, request any) (any, error) {
 		return measureDevice(m.Path, sysfs)
 	case *world.ListMounts:
 		return listMounts(m.Path)
-	case *world.BindMount: // the only change with a result
+	case *world.BindMount: // it and MountDevice are the only changes with a result
 		return bindMount(ctx, m)
+	case *world.MountDevice:
+		return mountDevice(ctx, m)
 	}
 	return nil, nil
 }
@@ -144,8 +146,6 @@ func (p *Port) change(ctx context.Context, request any) error {
 		return mountMemory(m)
 	case *world.BindSubPath:
 		return bindSubPath(ctx, m)
-	case *world.MountDevice:
-		return mountDevice(ctx, m)
 	case *world.MountNFS:
 		return mountNFS(ctx, m)
 	case *world.Unmount:

@@ -215,11 +215,26 @@ func listMounts(path string) (*world.MountsListed, error) {
 // worldMount returns an entry of the mount table. An option may be one of the mount or of its file
 // system.
 func worldMount(m *mountinfo.Info, path string) world.Mount {
-	has := func(option string) bool {
-		return slices.Contains(strings.Split(m.Options, ","), option) ||
-			slices.Contains(strings.Split(m.VFSOptions, ","), option)
+	all := append(mountOptions(m.Options), mountOptions(m.VFSOptions)...)
+	is := world.Mount{Path: path, Source: m.Source, FSType: m.FSType, Root: m.Root,
+		Device: fmt.Sprintf("%d:%d", m.Major, m.Minor), ReadOnly: slices.Contains(all, "ro"),
+		SELinuxLabels: slices.Contains(all, "seclabel")}
+	for _, option := range all {
+		if label, isLabel := strings.CutPrefix(option, "context="); isLabel {
+			is.SELinuxContext = strings.Trim(label, `"`)
+		}
 	}
-	return world.Mount{Path: path, Source: m.Source, FSType: m.FSType, Root: m.Root,
-		Device: fmt.Sprintf("%d:%d", m.Major, m.Minor), ReadOnly: has("ro"),
-		SELinuxLabels: has("seclabel")}
+	return is
+}
+
+// mountOptions splits the options of an entry of the mount table. A comma in quotes, as in the
+// label of SELinux, is a part of its option.
+func mountOptions(text string) []string {
+	isQuoted := false
+	return strings.FieldsFunc(text, func(c rune) bool {
+		if c == '"' {
+			isQuoted = !isQuoted
+		}
+		return c == ',' && !isQuoted
+	})
 }

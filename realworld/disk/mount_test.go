@@ -170,3 +170,20 @@ func TestOptionsOfMounts(t *testing.T) {
 		}
 	}
 }
+
+// The label of a mount may have commas, and is in quotes then. Options with names that end in the
+// same way are others.
+func TestLabelOfMount(t *testing.T) {
+	const label = "system_u:object_r:container_file_t:s0"
+	for options, want := range map[string]world.Mount{
+		`rw,seclabel`:                       {SELinuxLabels: true},
+		`rw,context=` + label + `,grpid`:    {SELinuxContext: label},
+		`context="` + label + `:c1,c2",ro`:  {SELinuxContext: label + ":c1,c2", ReadOnly: true},
+		`rootcontext="` + label + `:c1,ro"`: {},
+	} {
+		want.Path, want.Device = "/x", "0:0"
+		if got := disk.WorldMount(&mountinfo.Info{VFSOptions: options}, "/x"); got != want {
+			t.Errorf("%s: %+v, want %+v", options, got, want)
+		}
+	}
+}

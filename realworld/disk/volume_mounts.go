@@ -122,22 +122,22 @@ func mountsOfDevice(among string, number uint64) ([]string, error) {
 }
 
 // mountDevice mounts the file system of a block device, and formats a device without any.
-func mountDevice(ctx context.Context, m *world.MountDevice) error {
+func mountDevice(ctx context.Context, m *world.MountDevice) (*world.Mounted, error) {
 	path, mounted, err := makeMountPoint(ctx, m.Path)
 	if err != nil || mounted {
-		return err
+		return &world.Mounted{Existed: mounted}, err
 	}
 	held, err := openDevice(m.Device, m.Sequence)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer held.Close()
 	format := mountutils.NewSafeFormatAndMount(mounter(), utilexec.New())
 	options := append(readOnlyOption(m.ReadOnly), m.Options...)
 	if err := format.FormatAndMount(m.Device, path, m.FSType, options); err != nil {
-		return undoMount(path, err)
+		return nil, undoMount(path, err)
 	}
-	return nil
+	return &world.Mounted{}, nil
 }
 
 // openDevice opens a block device if it is the one with a sequence number; nil if that is not

@@ -3,6 +3,7 @@ package csi
 import (
 	"strings"
 
+	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -113,7 +114,7 @@ func (d *Drivers) bindStaged(c *call, m *world.PublishVolume, readOnly bool) boo
 	case !isStaged || staged.Source != v.source():
 		d.fail(c, world.KindConflict, "volume %s is not staged any more", v.handle)
 		return false
-	case d.opts.Disk.LabelAt(m.StagingPath) != labelIn(&m.Capability):
+	case d.opts.Disk.LabelAt(m.StagingPath) != disk.LabelIn(m.Capability.MountFlags):
 		d.fail(c, world.KindExists, "volume %s is staged with another label", v.handle)
 		return false
 	}

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"seedlet.dev/sim/disk"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -53,7 +54,7 @@ func (d *Drivers) mountSource(c *call, can *world.CSICapability, path string, re
 	if v.fsType == "" {
 		v.fsType, v.fsBytes = fsType, v.bytes
 	}
-	label := labelIn(can)
+	label := disk.LabelIn(can.MountFlags)
 	at, isMounted := d.opts.Disk.MountedAt(path)
 	switch {
 	case isMounted && at.Source != v.source():

@@ -1,9 +1,6 @@
 package csi
 
 import (
-	"strconv"
-	"strings"
-
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -113,15 +110,4 @@ func (d *Drivers) recordVolume(kind truth.Kind, v *volume, path string, readOnly
 	d.opts.Truth.Add(truth.Fact{Time: d.opts.Agenda.Now(), Kind: kind, Path: path,
 		Volume: &truth.Volume{Driver: v.driver, Handle: v.handle, IsReadOnly: readOnly,
 			IsEphemeral: v.isEphemeral, Label: d.opts.Disk.LabelAt(path)}})
-}
-
-// labelIn returns the SELinux label that the mount options of a call have; empty: none.
-func labelIn(can *world.CSICapability) string {
-	for _, flag := range can.MountFlags {
-		quoted, isContext := strings.CutPrefix(flag, "context=")
-		if label, err := strconv.Unquote(quoted); isContext && err == nil {
-			return label
-		}
-	}
-	return ""
 }

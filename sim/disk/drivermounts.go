@@ -20,11 +20,8 @@ func (d *Disk) MountSource(source, fsType, p, label string, readOnly bool) *worl
 	if err != nil {
 		return err
 	}
-	for _, m := range d.mounts {
-		if m.source == source && m.label != label {
-			return world.Errorf(world.KindInvalid, "Mount", "%s is mounted at %s with the label %q", source,
-				m.path, m.label)
-		}
+	if err := d.checkLabel("Mount", source, label); err != nil {
+		return err
 	}
 	d.mountOver(at, &mount{root: d.storedVolume(source), within: "/", readOnly: readOnly,
 		isApart: true, fileSystem: fileSystem{source, fsType, "device " + source, label}})

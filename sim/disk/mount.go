@@ -71,7 +71,8 @@ func (d *Disk) listMounts(call *wire.Call, req *world.ListMounts) {
 			listed.Mounts = append(listed.Mounts, world.Mount{
 				Path:   path.Clean(req.Path) + strings.TrimPrefix(m.path, at.path),
 				Source: m.source, FSType: m.fsType, Device: m.device, Root: m.within,
-				ReadOnly: m.readOnly, SELinuxLabels: d.opts.SELinux && m.label == "" && hasLabels(m.fsType)})
+				ReadOnly: m.readOnly, SELinuxContext: m.label,
+				SELinuxLabels: d.opts.SELinux && m.label == "" && hasLabels(m.fsType)})
 		}
 	}
 	call.Reply(listed)
@@ -104,7 +105,7 @@ func (d *Disk) mountOver(at location, m *mount) {
 	m.covered.mountCount++
 	d.mounts = append(d.mounts, m)
 	d.opts.Truth.Add(truth.Fact{Time: d.now(), Kind: truth.Mounted, Path: m.path, Source: m.source,
-		NewPath: m.within, IsReadOnly: m.readOnly})
+		NewPath: m.within, IsReadOnly: m.readOnly, Label: m.label})
 	d.notify(m.path)
 }
 

@@ -1,6 +1,9 @@
 package disk
 
 import (
+	"strconv"
+	"strings"
+
 	"seedlet.dev/sim/wire"
 	"seedlet.dev/world"
 )
@@ -86,7 +89,9 @@ func (d *Disk) findShared(req *world.BindMount, source location) *world.Mounted 
 
 // mountDevice formats a device that has no file system when it is mounted first.
 func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
-	d.mountStored(call, req.Path, func() (*mount, *world.Error) {
+	label := LabelIn(req.Options)
+	replyOf := func(existed bool) any { return &world.Mounted{Existed: existed} }
+	d.mountStored(call, req.Path, replyOf, func() (*mount, *world.Error) {
 		at, err := d.resolve(call.Name, req.Device, true)
 		if err == nil {
 			err = d.checkSequence(call.Name, req.Device, req.Sequence)
@@ -102,9 +107,35 @@ func (d *Disk) mountDevice(call *wire.Call, req *world.MountDevice) {
 			return nil, world.Errorf(world.KindInternal, call.Name,
 				"cannot mount unformatted disk %s as we are manipulating it in read-only mode", at.path)
 		}
+		if err := d.checkLabel(call.Name, at.path, label); err != nil {
+			return nil, err
+		}
 		return &mount{root: d.storedVolume(at.path), within: "/", readOnly: req.ReadOnly,
-			fileSystem: fileSystem{at.path, req.FSType, DeviceNumber(req.Device), ""}}, nil
+			fileSystem: fileSystem{at.path, req.FSType, DeviceNumber(req.Device), label}}, nil
 	})
+}
+
+// LabelIn returns the SELinux label that the options of a mount name; empty: none.
+func LabelIn(options []string) string {
+	for _, o := range options {
+		quoted, isContext := strings.CutPrefix(o, "context=")
+		if label, err := strconv.Unquote(quoted); isContext && err == nil {
+			return label
+		}
+	}
+	return ""
+}
+
+// checkLabel returns an error if a file system is mounted with another label: all its mounts have
+// one, or none (selinux_cmp_sb_context in Linux).
+func (d *Disk) checkLabel(call, source, label string) *world.Error {
+	for _, m := range d.mounts {
+		if m.source == source && m.fsType != NodeFSType && m.label != label {
+			return world.Errorf(world.KindInvalid, call, "%s is mounted at %s with the label %q", source,
+				m.path, m.label)
+		}
+	}
+	return nil
 }
 
 // DeviceNumber returns the number of a block device, as the mount table has it: as in the kernel,
@@ -113,7 +144,8 @@ func DeviceNumber(p string) string { return "device " + p }
 
 // mountNFS mounts an export. Each server has every export.
 func (d *Disk) mountNFS(call *wire.Call, req *world.MountNFS) {
-	d.mountStored(call, req.Path, func() (*mount, *world.Error) {
+	replyOf := func(bool) any { return &world.Done{} }
+	d.mountStored(call, req.Path, replyOf, func() (*mount, *world.Error) {
 		return &mount{root: d.storedVolume(req.Source()), within: "/", readOnly: req.ReadOnly,
 			fileSystem: fileSystem{req.Source(), "nfs4", "export " + req.Source(), ""}}, nil
 	})
@@ -121,9 +153,10 @@ func (d *Disk) mountNFS(call *wire.Call, req *world.MountNFS) {
 
 // mountStored creates the mount point first and mounts a little later. Unless the power was lost
 // between, the mount point is removed if the mount fails.
-func (d *Disk) mountStored(call *wire.Call, p string, build func() (*mount, *world.Error)) {
+func (d *Disk) mountStored(call *wire.Call, p string, replyOf func(existed bool) any,
+	build func() (*mount, *world.Error)) {
 	if at, err := d.resolve(call.Name, p, false); err == nil && at.isMountpoint() {
-		call.Reply(&world.Done{})
+		call.Reply(replyOf(true))
 		return
 	}
 	if err := d.makeMountpoint(call.Name, p); err != nil {
@@ -145,6 +178,6 @@ func (d *Disk) mountStored(call *wire.Call, p string, build func() (*mount, *wor
 			return
 		}
 		d.mountOver(at, m)
-		call.Reply(&world.Done{})
+		call.Reply(replyOf(false))
 	})
 }

@@ -240,6 +240,9 @@ func (m *model) mustRelabel(v *v1.Volume, b *backing, at string) bool {
 	case isCSI:
 		return is.label == "" && (b == nil || !b.readOnly)
 	}
+	if at := m.mountAt(at); at != nil && b != nil && isOfDisks(at.source) {
+		return at.label == "" && !b.readOnly
+	}
 	return b != nil && !b.readOnly && strings.Contains(b.path, "/kubernetes.io~local-volume/")
 }
 

@@ -68,7 +68,7 @@ func (*csiLabels) checkData(m *model, f *truth.Fact) *finding {
 // labelsOf returns the labels with which a volume may be mounted for a pod at a time, by what the
 // agent may know of its CSIDriver.
 func (m *model) labelsOf(at time.Time, pod *v1.Pod, use *csiUse) (labels []string) {
-	label := m.labelInMode(pod, use)
+	label := m.labelInMode(pod, use.volume)
 	for _, d := range m.csiDriverStates(at, use.driver) {
 		if d == nil || d.Spec.SELinuxMount == nil || !*d.Spec.SELinuxMount {
 			labels = append(labels, "")
@@ -79,10 +79,10 @@ func (m *model) labelsOf(at time.Time, pod *v1.Pod, use *csiUse) (labels []strin
 	return labels
 }
 
-// labelInMode returns the label with which a volume has to be mounted for a pod if its driver
-// allows that; empty: with none.
-func (m *model) labelInMode(pod *v1.Pod, use *csiUse) string {
-	i := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == use.volume })
+// labelInMode returns the label with which a volume of a name has to be mounted for a pod if its
+// driver, or its kind, allows that; empty: with none.
+func (m *model) labelInMode(pod *v1.Pod, volume string) string {
+	i := slices.IndexFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume })
 	pv := m.volumes.volumeOf(pod, &pod.Spec.Volumes[i])
 	s := pod.Spec.SecurityContext
 	switch {
@@ -97,7 +97,7 @@ func (m *model) labelInMode(pod *v1.Pod, use *csiUse) string {
 	label := ""
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		has := slices.ContainsFunc(c.VolumeMounts, func(at v1.VolumeMount) bool {
-			return at.Name == use.volume
+			return at.Name == volume
 		})
 		var o *v1.SELinuxOptions
 		if s != nil {

@@ -120,11 +120,19 @@ func (m *model) findUngrouped(now time.Time, p *pod, target string, last csiRepu
 	}
 	want, mustHave := m.wantedGroup(p, target)
 	got, exists := m.opts.GroupOf(target + "/" + truth.RenewedFile)
-	if !mustHave || !exists || got == want {
+	if !mustHave || !exists || got == want || isOnRootMismatch(p.spec) {
 		return nil
 	}
 	return findingf("%s of %s was published again %v ago, and a new file in it has group %d, want %d",
 		is.csiName, p, now.Sub(last.deadline).Round(time.Second), got, want)
+}
+
+// isOnRootMismatch reports whether the files of volumes of a pod stay as they are if the root has
+// the group of the pod.
+func isOnRootMismatch(pod *v1.Pod) bool {
+	s := pod.Spec.SecurityContext
+	return s != nil && s.FSGroupChangePolicy != nil &&
+		*s.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch
 }
 
 // isPublishedTwice reports whether a volume is published for several pods, each of which may have
@@ -144,9 +152,7 @@ func (m *model) isPublishedTwice(name csiName) bool {
 func (m *model) wantedGroup(p *pod, target string) (gid int64, mustHave bool) {
 	security, driver := p.spec.Spec.SecurityContext, m.csi.published[target].driver
 	d := m.csi.drivers[driver]
-	if security == nil || security.FSGroup == nil || d == nil || m.csi.grouping[driver] ||
-		security.FSGroupChangePolicy != nil &&
-			*security.FSGroupChangePolicy == v1.FSGroupChangeOnRootMismatch {
+	if security == nil || security.FSGroup == nil || d == nil || m.csi.grouping[driver] {
 		return 0, false
 	}
 	policy := storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy

@@ -24,6 +24,8 @@ type csiModel struct {
 
 	staged    map[string]csiPlace // by staging path
 	published map[string]csiPlace // by target path
+	// sharedAt is when a volume was last published while it was published elsewhere.
+	sharedAt map[csiName]time.Time
 	// lied are the targets of which a driver said that it has published, and had not, with the time.
 	lied      map[string]time.Time
 	dataFiles map[string]bool // the files beside targets that have been written, and not removed
@@ -84,6 +86,7 @@ func newCSIModel() csiModel {
 	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
 		grouping: map[string]bool{},
 		staged:   map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]time.Time{},
+		sharedAt:  map[csiName]time.Time{},
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{}, driverStates: map[string][]csiDriverState{},
 		tokens: map[string]csiIssuedToken{}, republished: map[string]csiRepublished{},
@@ -92,6 +95,18 @@ func newCSIModel() csiModel {
 		groupUntil: map[csiName]time.Time{}, releasedAt: map[string]time.Time{},
 		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
 		expanded: map[csiName]int64{}}
+}
+
+// notePublished notes where a volume is published.
+func (c *csiModel) notePublished(f *truth.Fact) {
+	is := placeOf(f)
+	for target, other := range c.published { //ordered: whether there is one
+		if target != f.Path && other.csiName == is.csiName {
+			c.sharedAt[is.csiName] = f.Time
+		}
+	}
+	c.published[f.Path] = is
+	delete(c.lied, f.Path)
 }
 
 // apply updates the model with a fact.
@@ -109,8 +124,7 @@ func (c *csiModel) apply(f *truth.Fact) {
 	case truth.VolumeUnstaged:
 		delete(c.staged, f.Path)
 	case truth.VolumePublished:
-		c.published[f.Path] = placeOf(f)
-		delete(c.lied, f.Path)
+		c.notePublished(f)
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
 		c.stats.forget(f.Path)

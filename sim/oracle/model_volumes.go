@@ -27,6 +27,7 @@ type volumeModel struct {
 type mounted struct {
 	path, source, within string
 	readOnly             bool
+	label                string // the SELinux label of all its files, if they have one
 }
 
 // place is a path in a file system, by the source of that.
@@ -39,7 +40,7 @@ const nodeDisk = "/dev/sda1"
 func (o *volumeModel) apply(f *truth.Fact) {
 	switch f.Kind {
 	case truth.Mounted:
-		o.mounts = append(o.mounts, mounted{f.Path, f.Source, f.NewPath, f.IsReadOnly})
+		o.mounts = append(o.mounts, mounted{f.Path, f.Source, f.NewPath, f.IsReadOnly, f.Label})
 	case truth.Unmounted:
 		for i := len(o.mounts) - 1; i >= 0; i-- {
 			if o.mounts[i].path == f.Path {

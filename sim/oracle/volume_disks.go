@@ -17,15 +17,17 @@ import (
 
 // disks fires when a disk of a network goes, by a command of the agent, while it is mounted or
 // bound anywhere; when the file system of one is unmounted for the node while a pod has it; when
-// the agent writes a file into one; and when it logs in to a session that it has, though nothing
-// kept it from knowing of it. That a container sees its disk, and no other, is checked by the
-// oracles claims, volumes and devices, and what is left in the end by progress.
+// the agent writes a file into one; when it logs in to a session that it has, though nothing
+// kept it from knowing of it, or with a secret that no volume of the session names; and when the
+// mark of a disk is that of another one. That a container sees its disk, and no other, is checked
+// by the oracles claims, volumes and devices, and what is left in the end by progress.
 type disks struct{}
 
 func (*disks) describe() Entry {
 	return Entry{"disks", "A disk of a network stays for as long as anything has it mounted, pods " +
 		"let go of it before the node does, nothing is written into it, and a session is logged in to " +
-		"once, however many pods need it."}
+		"once, however many pods need it, with the secret of a volume that names it. The mark of a " +
+		"fibre channel disk has the name of that disk."}
 }
 
 func (*disks) checkFact(m *model, f *truth.Fact) *finding {
@@ -43,10 +45,13 @@ func (*disks) checkFact(m *model, f *truth.Fact) *finding {
 		return m.findUnmountedBelow(f)
 	case truth.PathWritten:
 		at := m.volumes.lookup(f.Path)
-		if f.Cause == "" && (strings.HasPrefix(at.source, "/dev/iscsi/") ||
-			strings.HasPrefix(at.source, "/dev/fc/")) {
+		if f.Cause == "" && isOfDisks(at.source) {
 			return findingf("the agent has written %s, which is %s of %s", f.Path, at.path, at.source)
 		}
+	case truth.SessionTried:
+		return m.findForeignSecret(f)
+	case truth.PathCreated:
+		return m.findWrongMark(f)
 	case truth.SessionRepeated:
 		from := f.Time.Add(-sessionsKnown)
 		if m.agentStartedAt.Before(from) && !m.anyFaultPossible(from, f.Time, diskCalls...) {
@@ -150,8 +155,10 @@ type disk struct {
 	source                      *v1.FCVolumeSource // of the kind fc
 	target, portal, iface, name string
 	lun                         int32
+	portals                     []string // of the kind iscsi
 	block, readOnly             bool
 	secret                      *v1.SecretReference
+	hasCHAP                     bool // its sessions are given what the secret has
 }
 
 // diskOf returns the disk that a volume of a pod names; nil if it names none, or is not known.
@@ -162,7 +169,7 @@ func (o *volumeModel) diskOf(pod *v1.Pod, v *v1.Volume) *disk {
 	if s := v.ISCSI; s != nil {
 		d := &disk{kind: "iscsi", target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface,
 			name: v.Name,
-			lun:  s.Lun, readOnly: s.ReadOnly}
+			lun:  s.Lun, portals: s.Portals, readOnly: s.ReadOnly, hasCHAP: s.SessionCHAPAuth}
 		if s.SecretRef != nil {
 			d.secret = &v1.SecretReference{Namespace: pod.Namespace, Name: s.SecretRef.Name}
 		}
@@ -180,16 +187,21 @@ func (o *volumeModel) diskOf(pod *v1.Pod, v *v1.Volume) *disk {
 	s := pv.Spec.ISCSI
 	d := &disk{kind: "iscsi", target: s.IQN, portal: s.TargetPortal, iface: s.ISCSIInterface,
 		name: pv.Name,
-		lun:  s.Lun, readOnly: readOnly, secret: s.SecretRef,
-		block: *pv.Spec.VolumeMode == v1.PersistentVolumeBlock}
+		lun:  s.Lun, portals: s.Portals, readOnly: readOnly, secret: s.SecretRef,
+		hasCHAP: s.SessionCHAPAuth,
+		block:   *pv.Spec.VolumeMode == v1.PersistentVolumeBlock}
 	return d.completed(s.InitiatorName)
 }
 
 // completed returns a disk with what its volume leaves out.
 func (d *disk) completed(initiator *string) *disk {
-	if !strings.Contains(d.portal, ":") {
-		d.portal += ":3260"
+	d.portals = append([]string{d.portal}, d.portals...)
+	for i, portal := range d.portals {
+		if !strings.Contains(portal, ":") {
+			d.portals[i] += ":3260"
+		}
 	}
+	d.portal = d.portals[0]
 	if d.iface == "" {
 		d.iface = "default"
 	}

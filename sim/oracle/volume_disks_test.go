@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 // diskScript is a pod with an iSCSI volume of its own, and what happens to its disk.
@@ -96,6 +97,59 @@ func TestDisks(t *testing.T) {
 			s.wait(2 * sessionsKnown.Seconds())
 			d.repeatLogin()
 		}},
+	})
+}
+
+// A target is given what a Secret has that a volume of the session names, and no more.
+func TestSecretsOfSessions(t *testing.T) {
+	try := func(hasCHAP bool, portal string, settings map[string]string) func(s *script) {
+		return func(s *script) {
+			newDiskScript(s)
+			v := s.model.podsInOrder[0].spec.Spec.Volumes[0].ISCSI
+			v.SessionCHAPAuth, v.SecretRef = hasCHAP, &v1.LocalObjectReference{Name: "chap"}
+			s.model.objectHistory.states = map[string][]map[string][]byte{
+				objectKey(world.ResourceSecrets, s.model.podsInOrder[0].spec.Namespace, "chap"): {
+					{chapPrefix + "username": []byte("a")}, {chapPrefix + "username": []byte("b")}}}
+			s.addFact(truth.SessionTried, truth.Fact{Source: diskTarget, Path: portal, NewPath: "default",
+				Settings: settings})
+		}
+	}
+	user := func(name string) map[string]string {
+		return map[string]string{chapPrefix + "authmethod": "CHAP", chapPrefix + "username": name,
+			"node.session.scan": "manual"}
+	}
+	const own = "10.0.0.1:3260"
+	runCases(t, []testCase{
+		{"its secret", "", try(true, own, user("a"))},
+		{"a later state of it", "", try(true, own, user("b"))},
+		{"another one", "disks", try(true, own, user("c"))},
+		{"a setting that it has not", "disks", try(true, own,
+			map[string]string{chapPrefix + "password": "a"})},
+		{"none", "", try(false, own, map[string]string{"node.session.scan": "manual"})},
+		{"of a volume without CHAP", "disks", try(false, own, user("a"))},
+		{"a portal that no volume names", "", try(true, "10.0.0.9:3260", user("c"))},
+	})
+}
+
+// The mark of a fibre channel disk has its name.
+func TestMarksOfDisks(t *testing.T) {
+	mark := func(at, cause string) func(s *script) {
+		return func(s *script) {
+			lun := int32(12)
+			newDiskScript(s)
+			s.model.podsInOrder[0].spec.Spec.Volumes[0].VolumeSource = v1.VolumeSource{
+				FC: &v1.FCVolumeSource{TargetWWNs: []string{"50060a0b00c20001"}, Lun: &lun}}
+			s.changePath(truth.PathCreated, "/var/lib/kubelet/plugins/kubernetes.io/fc/.attached/"+at, cause)
+		}
+	}
+	const own = "50060a0b00c20001-lun-12/"
+	runCases(t, []testCase{
+		{"its own", "", mark(own+"naa.50060a0b00c200000012", "")},
+		{"another one", "disks", mark(own+"naa.50060a0b00c200000013", "")},
+		{"another one of a device", "disks", mark("volumeDevices/"+own+"naa.5", "")},
+		{"without a name", "", mark(own[:len(own)-1], "")},
+		{"of a disk that is not known", "", mark("x/naa.5", "")},
+		{"by an administrator", "", mark(own+"naa.5", truth.CauseAdministrator)},
 	})
 }
 

@@ -27,19 +27,30 @@ type ISCSITarget struct {
 	// DiskTakes is the most that a disk takes to appear after a scan.
 	DiskTakes Duration `json:"diskTakes,omitempty"`
 	Multipath bool     `json:"multipath,omitempty"` // multipathd joins the disks of its portals
-	CHAP      bool     `json:"chap,omitempty"`      // it has sessions of ISCSIUser alone
+	CHAP      bool     `json:"chap,omitempty"`      // it has sessions of its ISCSIUser alone
 	// GoneAt is when no portal of it answers for GoneFor. Sessions that exist stay.
 	GoneAt  Duration `json:"goneAt,omitempty"`
 	GoneFor Duration `json:"goneFor,omitempty"`
 }
 
-// The names of the targets of a plan, what a target with CHAP asks for, and the Secret that has it.
-const (
-	ISCSIClass    = "iscsi" // of claims
-	ISCSIUser     = "node-1"
-	ISCSIPassword = "correct-horse"
-	ISCSISecret   = "chap"
-)
+// ISCSIClass is the class of claims that get the disks of targets.
+const ISCSIClass = "iscsi"
+
+// ISCSIUser returns the user that a target with CHAP asks for.
+func ISCSIUser(target string) string { return "node-1" + ofSecond(target, "-odd") }
+
+// ISCSIPassword returns the password of that user.
+func ISCSIPassword(target string) string { return "correct-horse" + ofSecond(target, "-battery") }
+
+// ISCSISecret returns the name of the Secret that has both: the second target has another one.
+func ISCSISecret(target string) string { return "chap" + ofSecond(target, "-odd") }
+
+func ofSecond(target, suffix string) string {
+	if target == ISCSITargetName(1) {
+		return suffix
+	}
+	return ""
+}
 
 // ISCSITargetName returns the name of a target of a plan.
 func ISCSITargetName(i int) string { return fmt.Sprintf("iqn.2026-11.test.seedlet:target-%d", i) }

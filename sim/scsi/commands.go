@@ -146,6 +146,10 @@ func (i *Initiator) discover(o *options) *world.ISCSIAdmRan {
 
 func (i *Initiator) logIn(name sessionName) *world.ISCSIAdmRan {
 	record, t := i.records[name], i.answers(name.portal)
+	if record != nil && i.sessions[name] == nil {
+		i.opts.Truth.Add(truth.Fact{Time: i.opts.Agenda.Now(), Kind: truth.SessionTried,
+			Source: name.target, Path: name.portal, NewPath: name.iface, Settings: maps.Clone(record)})
+	}
 	switch {
 	case record == nil:
 		return exit(world.ISCSINothingFound, "No records found")
@@ -156,8 +160,8 @@ func (i *Initiator) logIn(name sessionName) *world.ISCSIAdmRan {
 	case t == nil || t.Name != name.target:
 		return exit(8, "initiator reported error (8 - connection timed out)")
 	case t.CHAP && (record["node.session.auth.authmethod"] != "CHAP" ||
-		record["node.session.auth.username"] != plan.ISCSIUser ||
-		record["node.session.auth.password"] != plan.ISCSIPassword):
+		record["node.session.auth.username"] != plan.ISCSIUser(name.target) ||
+		record["node.session.auth.password"] != plan.ISCSIPassword(name.target)):
 		return exit(exitAuth, "login failed to authenticate with target %s", name.target)
 	case !i.healed && i.failed[t.Name] < t.LoginsFail:
 		i.failed[t.Name]++

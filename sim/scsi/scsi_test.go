@@ -140,8 +140,9 @@ func TestTroubles(t *testing.T) {
 	if code := w.run(node + "--login"); code != exitAuth {
 		t.Errorf("without CHAP: %d", code)
 	}
-	for name, value := range map[string]string{"authmethod": "CHAP", "username": plan.ISCSIUser,
-		"password": plan.ISCSIPassword} { //ordered: each by itself
+	for name, value := range map[string]string{"authmethod": "CHAP",
+		"username": plan.ISCSIUser(target), "password": plan.ISCSIPassword(target),
+	} { //ordered: each by itself
 		w.run(node + "-o update -n node.session.auth." + name + " -v " + value)
 	}
 	if code := w.run(node + "--login"); code != exitConnection {

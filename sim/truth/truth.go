@@ -62,6 +62,7 @@ const (
 
 	// Kinds of facts about disks of a network: Source is a target, Path the portal of a session and
 	// NewPath its interface; of a disk Path is its device, and Source where it leads.
+	SessionTried    Kind = "SessionTried" // a login, with the Settings of its record
 	SessionOpened   Kind = "SessionOpened"
 	SessionClosed   Kind = "SessionClosed"
 	SessionRepeated Kind = "SessionRepeated" // a login to one that exists
@@ -114,7 +115,7 @@ var kinds = []Kind{
 	PluginStarted, PluginEnded, PluginAsked, PluginNotified,
 	DriverStarted, DriverEnded, VolumeStaged, VolumeUnstaged, VolumePublished, VolumeUnpublished,
 	VolumeNotPublished, VolumeExpanded, DeviceHeld, DeviceReleased,
-	SessionOpened, SessionClosed, SessionRepeated, DiskAppeared, DiskRemoved,
+	SessionTried, SessionOpened, SessionClosed, SessionRepeated, DiskAppeared, DiskRemoved,
 }
 
 // Causes of an exit, a kill or a stop.
@@ -224,11 +225,14 @@ type Fact struct {
 	// Source is the source of a mount, as in the mount table. NewPath is the path in that file system.
 	Source      string `json:",omitempty"`
 	IsReadOnly  bool   `json:",omitempty"` // of a mount
+	Label       string `json:",omitempty"` // of a mount: the SELinux label of all its files
 	Bytes       int64
 	IsPinned    bool              `json:",omitempty"` // of an image that was removed
 	Annotations map[string]string // of the created container or sandbox; must not be changed
 
 	Write *Write // of ObjectCreated, ObjectUpdated and ObjectDeleted
+
+	Settings map[string]string `json:",omitempty"` // of SessionTried; must not be changed
 
 	Plugin       *Plugin `json:",omitempty"` // of PluginStarted; must not be changed
 	IsRegistered bool    `json:",omitempty"` // of PluginNotified: what the plugin is notified of

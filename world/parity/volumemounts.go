@@ -131,9 +131,9 @@ func mountsDevice(f *folder) {
 	device := f.blockDevice()
 	defer f.unmount(".")
 	request := &world.MountDevice{Device: device, Path: f.path("global/pv"), FSType: "ext4"}
-	f.mustDo(request)
+	f.check(!mustGet[*world.Mounted](f, request).Existed, "it was mounted before")
 	f.write("global/pv/file", "x")
-	f.mustDo(request)
+	f.check(mustGet[*world.Mounted](f, request).Existed, "it was not mounted before")
 	f.check(f.mountPoints("global") == "global/pv", "mounts %q", f.mountPoints("global"))
 	mounts := f.mounts("global")
 	f.check(len(mounts) == 1 && mounts[0].FSType == "ext4" && mounts[0].Root == "/" &&
@@ -141,7 +141,7 @@ func mountsDevice(f *folder) {
 	f.unmount("global")
 	f.check(f.names("global/pv") == "", "left at the mount point: %q", f.names("global/pv"))
 	request.ReadOnly = true
-	f.mustDo(request)
+	mustGet[*world.Mounted](f, request)
 	f.expectContent("global/pv/file", "x")
 	f.check(f.mounts("global")[0].ReadOnly, "mounts %+v", f.mounts("global"))
 }
