@@ -342,7 +342,8 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 		return o.describeVolume(m, t, f)
 	case truth.PathRemoved:
 		// When a pod has ended, an agent removes its /etc/hosts with its volumes; see the differences.
-		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts")
+		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts") ||
+			t.hasEnded && isWithin(f.Path, m.opts.PodsDir+"/"+t.uid+"/volumeDevices")
 		if f.Cause == "" && !isOfEnd && !t.oldLogs[f.Path] && (o.files[f.Path] || !t.isRestless) {
 			return f.Path + " was removed"
 		}
