@@ -30,7 +30,7 @@ func (r *run) schedule() {
 		}
 	}
 	if t := r.plan.TakeOver; t != nil {
-		r.runKubelet(t)
+		r.runFirstKubelet(t)
 		r.agenda.At(plan.Start.Add(time.Duration(t.Down)), r.bootAgent)
 	} else {
 		r.bootAgent()

@@ -185,8 +185,15 @@ func (r *run) configureAgents(k *plan.AgentKill) {
 
 // killAgent kills the agent, as SIGKILL does, and starts it again after a while.
 func (r *run) killAgent(down plan.Duration) {
+	if r.endAgent() {
+		r.agenda.After(time.Duration(down), r.bootAgent)
+	}
+}
+
+// endAgent ends the agent's process, and reports whether one ran.
+func (r *run) endAgent() bool {
 	if r.current == nil {
-		return
+		return false
 	}
 	r.current = nil
 	r.runtime.Disconnect()
@@ -203,7 +210,7 @@ func (r *run) killAgent(down plan.Duration) {
 	r.oracles.AgentKilled(r.agenda.Now())
 	r.marks.AgentKilled()
 	r.checkBack(false)
-	r.agenda.After(time.Duration(down), r.bootAgent)
+	return true
 }
 
 // deliver delivers an event to the agent, if it runs, and runs its loop.

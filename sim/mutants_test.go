@@ -3385,6 +3385,27 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-300",
 	},
 	{
+		name:     "a take-over: a deleted pod has twenty times its grace period",
+		file:     "core/pod/desired.go",
+		old:      "grace = seconds(*s)",
+		new:      "grace = 20 * seconds(*s)",
+		scenario: "take-over", seeds: "1-300",
+	},
+	{
+		name:     "a take-over: what a kubelet has allocated is not read",
+		file:     "core/resize.go",
+		old:      "if e == nil {\n\t\treturn a.actuatedOf(object)",
+		new:      "if e != nil || e == nil {\n\t\treturn nil",
+		scenario: "take-over", seeds: "1-300",
+	},
+	{
+		name:     "a take-over: the record has what a kubelet has found since",
+		file:     "core/pod/reported_health.go",
+		old:      "isNewer := p.Reported.Since.After(written)",
+		new:      "isNewer := p.Reported.Since.Before(written)",
+		scenario: "take-over", seeds: "1-300",
+	},
+	{
 		name:     "an exit code loses its signal",
 		file:     "core/podstatus/container.go",
 		old:      "ExitCode: c.ExitCode, Reason",

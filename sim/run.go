@@ -144,6 +144,8 @@ type run struct {
 	startTimes  startTimes
 	servedPods  []*v1.Pod         // in the last response of the agent's HTTP API
 	fullNames   map[string]string // of pods, by their entries in the plan
+	// pulledPrivately has the images, by reference, that were pulled with credentials.
+	pulledPrivately map[string]bool
 }
 
 // Run executes a plan.
@@ -172,7 +174,7 @@ func (r *run) executeToItsEnd() {
 	r.runUntil(end)
 	if !r.isDone() {
 		r.heal()
-		r.settle(end.Add(time.Duration(r.plan.Settle)))
+		r.settle(r.returnToKubelet(end).Add(time.Duration(r.plan.Settle)))
 	}
 	if !r.isDone() && r.removeForever() {
 		after := r.settledAfter
@@ -206,7 +208,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	r := &run{plan: spec, opts: opts, agenda: agenda.New(spec.Beginning(), spec.Seed),
 		injector: faults.NewInjector(spec, plan.Start), truth: &truth.Log{},
 		marks: marks.NewWatcher(), hash: canonical.NewHash(plan.Start), startTimes: newStartTimes(),
-		fullNames: map[string]string{}}
+		fullNames: map[string]string{}, pulledPrivately: map[string]bool{}}
 	if r.limits, err = spec.Node.Limits(); err != nil {
 		return nil, err
 	}
@@ -227,6 +229,7 @@ func newRun(p *plan.Plan, opts Options) (*run, error) {
 	r.truth.Subscribe(r.oracles.CheckFact)
 	r.truth.Subscribe(r.marks.Fact)
 	r.truth.Subscribe(r.countRestarts)
+	r.truth.Subscribe(r.notePull)
 	r.truth.Subscribe(r.startTimes.observe)
 	r.truth.Subscribe(r.observeSandbox)
 	if spec.Node.API {

@@ -14,11 +14,54 @@ import (
 	"seedlet.dev/sim/host"
 	"seedlet.dev/sim/kubelet"
 	"seedlet.dev/sim/plan"
+	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
 
-// runKubelet runs the kubelet that had the node before the agent, until Start.
-func (r *run) runKubelet(t *plan.TakeOver) {
+// runFirstKubelet runs the kubelet that had the node before the agent, until Start.
+func (r *run) runFirstKubelet(t *plan.TakeOver) {
+	r.runKubelet(&t.KubeletLife, plan.Start)
+	if t.Reboot {
+		r.troubled = true
+		r.rebootMachine(t.Down)
+	}
+}
+
+// returnToKubelet carries out the rounds in which a kubelet has the node back, from a time on. It
+// returns when the last agent was started, which has as long as after a heal until everything is
+// right: the given time if there are no rounds.
+func (r *run) returnToKubelet(now time.Time) time.Time {
+	if r.plan.TakeOver == nil {
+		return now
+	}
+	for i := range r.plan.TakeOver.Rounds {
+		round := &r.plan.TakeOver.Rounds[i]
+		now = now.Add(time.Duration(round.After))
+		if r.passUntil(now); r.isDone() {
+			break
+		}
+		r.troubled = true // to the oracles, an agent is restarted
+		r.endAgent()
+		if now = now.Add(time.Duration(round.Ran)); r.injector.LandsBy().After(now) {
+			now = r.injector.LandsBy() // the kubelet sees what earlier agents have asked for
+		}
+		r.runKubelet(&round.KubeletLife, now)
+		now = now.Add(time.Duration(round.Down))
+		r.agenda.At(now, r.bootAgent)
+		r.passUntil(now)
+		r.oracles.Healed(now)
+	}
+	return now
+}
+
+// passUntil runs until a time, at which it then is.
+func (r *run) passUntil(t time.Time) {
+	r.agenda.At(t, func() {})
+	r.runUntil(t)
+}
+
+// runKubelet runs a kubelet until its end.
+func (r *run) runKubelet(life *plan.KubeletLife, end time.Time) {
 	k := kubelet.New(kubelet.Options{
 		Node: r.kubeletNode(), Agenda: r.agenda, Runtime: r.runtime, Disk: r.disk, Server: r.server,
 		Do: map[world.PortName]func(world.Effect){
@@ -34,26 +77,32 @@ func (r *run) runKubelet(t *plan.TakeOver) {
 	for _, p := range ports {
 		p.Connect(k.Deliver)
 	}
-	act := func(before plan.Duration, a plan.Act) {
-		r.agenda.At(plan.Start.Add(-time.Duration(before)), func() { r.performAct(&a) })
+	act := func(acts []plan.EarlyAct, a plan.Act) {
+		for _, early := range acts {
+			one := a
+			one.Pod = early.Pod
+			r.agenda.At(end.Add(-time.Duration(early.Before)), func() { r.performAct(&one) })
+		}
 	}
-	for _, d := range t.Deletions {
-		act(d.Before, plan.Act{Verb: plan.VerbDelete, Pod: d.Pod})
+	act(life.Deletions, plan.Act{Verb: plan.VerbDelete})
+	act(life.Debugs, plan.Act{Verb: plan.VerbDebug, Container: "debug"})
+	act(life.Creations, plan.Act{Verb: plan.VerbCreate})
+	for _, early := range life.Resizes {
+		act([]plan.EarlyAct{early.EarlyAct}, plan.Act{Verb: plan.VerbResize, Patch: early.Patch})
 	}
-	for _, d := range t.Debugs {
-		act(d.Before, plan.Act{Verb: plan.VerbDebug, Pod: d.Pod, Container: "debug"})
+	for _, early := range life.Replaced {
+		r.agenda.At(end.Add(-time.Duration(early.Before)), func() {
+			r.performAct(&plan.Act{Verb: plan.VerbDelete, Object: early.Object})
+			r.performAct(&plan.Act{Verb: plan.VerbCreate, Object: early.Object})
+		})
 	}
 	r.oracles.KubeletStarted()
 	r.agenda.After(0, k.Run)
-	r.runUntil(plan.Start)
+	r.passUntil(end)
 	k.End()
-	r.oracles.KubeletEnded(plan.Start)
+	r.oracles.KubeletEnded(end)
 	for _, p := range ports {
 		p.Disconnect()
-	}
-	if t.Reboot {
-		r.troubled = true
-		r.rebootMachine(t.Down)
 	}
 }
 
@@ -77,7 +126,7 @@ func (r *run) checkBack(isSettled bool) {
 		},
 		Secret: func(namespace, name string) *v1.Secret {
 			return r.server.Object(world.ResourceSecrets, namespace, name).Secret
-		}}
+		}, NeedsRecord: func(ref string) bool { return r.pulledPrivately[ref] }}
 	left.Sandboxes, left.Containers = r.runtime.Statuses()
 	for _, o := range r.server.Objects(world.ResourcePods) {
 		left.Pods = append(left.Pods, o.Pod)
@@ -85,6 +134,14 @@ func (r *run) checkBack(isSettled bool) {
 	if problems := kubelet.Read(left); len(problems) > 0 {
 		r.fail(backOracle, "a kubelet that took the node back: "+
 			strings.Join(firstLines(problems, 4), "; "))
+	}
+}
+
+// notePull notes which private images have been pulled.
+func (r *run) notePull(f truth.Fact) {
+	if len(r.plan.PrivateImages[f.Image]) > 0 &&
+		(f.Kind == truth.ImagePulled || f.Kind == truth.ImageRemoved) {
+		r.pulledPrivately[f.Image] = f.Kind == truth.ImagePulled
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"seedlet.dev/world"
 )
@@ -49,9 +50,14 @@ func (k *Kubelet) registered(d world.CSIDriver, ev *world.Event) {
 	k.nodeIDs[d.Name] = info.NodeID
 	k.admin(&world.PatchObject{Resource: world.ResourceNodes, Name: k.opts.Name,
 		Patch: []byte(encode(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-			"csi.volume.kubernetes.io/nodeid": encode(k.nodeIDs)}}}))})
+			nodeIDs: encode(k.nodeIDs)}}}))})
 	object := k.opts.Server.Object(world.ResourceCSINodes, "", k.opts.Name).CSINode.DeepCopy()
-	object.Spec.Drivers = append(object.Spec.Drivers, entry)
+	isThis := func(d storagev1.CSINodeDriver) bool { return d.Name == entry.Name }
+	if i := slices.IndexFunc(object.Spec.Drivers, isThis); i >= 0 &&
+		equality.Semantic.DeepEqual(object.Spec.Drivers[i], entry) {
+		return
+	}
+	object.Spec.Drivers = append(slices.DeleteFunc(object.Spec.Drivers, isThis), entry)
 	k.admin(&world.UpdateObject{Object: world.Object{CSINode: object}})
 }
 

@@ -235,12 +235,16 @@ func imageOf(kind string, text []byte) (string, error) {
 }
 
 // imageProblem returns for which image of a running container a kubelet would ask the registry
-// again, although its pod has pulled it; empty if for none.
+// again, although its pod has pulled it, or would let every pod use it; empty if for none.
 func (l *Left) imageProblem(p *v1.Pod, c *runtimeapi.ContainerStatus) string {
 	ref := specOf(&p.Spec, c.Labels[labelContainer]).Image
 	text, exists := l.ReadFile(l.imageDir("pulled") + "/" + imageFile(c.ImageId))
 	var record kubeletconfig.ImagePulledRecord
 	isRunning := c.State == runtimeapi.ContainerState_CONTAINER_RUNNING
+	_, isIntended := l.ReadFile(l.imageDir("pulling") + "/" + imageFile(ref))
+	if isRunning && !exists && !isIntended && l.NeedsRecord(ref) {
+		return "every pod may use its private image " + ref + ": there is no record"
+	}
 	if !isRunning || ref == "" || !exists || json.Unmarshal(text, &record) != nil ||
 		mayUse(&record, ref, pullSecrets(p, l.Secret)) {
 		return ""

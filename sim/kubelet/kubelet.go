@@ -95,7 +95,8 @@ func (k *Kubelet) End() {
 }
 
 func (k *Kubelet) syncPods() {
-	for _, p := range k.desiredPods() {
+	desired := k.desiredPods()
+	for _, p := range append(desired, k.orphans()...) {
 		k.syncPod(p)
 	}
 }
@@ -105,11 +106,15 @@ func (k *Kubelet) desiredPods() []*pod {
 	var all []*pod
 	add := func(object *v1.Pod, isStatic bool) {
 		p := k.pods[string(object.UID)]
-		if p == nil {
+		isNew := p == nil
+		if isNew {
 			p = newPod()
 			k.pods[string(object.UID)] = p
 		}
-		p.object, p.isStatic = object, isStatic
+		p.isStatic = isStatic
+		if k.allocate(p, object); isNew {
+			k.adopt(p)
+		}
 		all = append(all, p)
 	}
 	for _, object := range k.opts.Static() {

@@ -1,9 +1,9 @@
 package kubelet
 
 import (
+	"encoding/json"
 	"maps"
 	"path"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,8 +36,9 @@ func (k *Kubelet) registerNode() bool {
 	}
 	node := k.opts.Server.Object(world.ResourceNodes, "", k.opts.Name).Node
 	k.nodeUID = string(node.UID)
+	_ = json.Unmarshal([]byte(node.Annotations[nodeIDs]), &k.nodeIDs) // or there are none
 	k.admin(&world.PatchObject{Resource: world.ResourceNodes, Name: k.opts.Name, Status: true,
-		Patch: []byte(encode(map[string]any{"status": k.nodeStatus()}))})
+		Patch: []byte(encode(map[string]any{"status": k.nodeStatus(node)}))})
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: k.opts.Name,
 		UID: node.UID}}
 	now := metav1.NewMicroTime(k.opts.Agenda.Now())
@@ -62,6 +63,9 @@ const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernet
 // admin makes a request of the kubelet that cannot fail.
 func (k *Kubelet) admin(body any) { _, _ = k.opts.Server.Admin("kubelet", body) }
 
+// nodeIDs is the annotation of the Node with its ID of each driver.
+const nodeIDs = "csi.volume.kubernetes.io/nodeid"
+
 const leasePeriod = 10 * time.Second
 
 func (k *Kubelet) renewLease() {
@@ -75,12 +79,19 @@ func (k *Kubelet) renewLease() {
 	k.opts.Agenda.After(leasePeriod, k.renewLease)
 }
 
-func (k *Kubelet) nodeStatus() *v1.NodeStatus {
+// nodeStatus returns the status of the Node. A condition whose status stays keeps its time.
+func (k *Kubelet) nodeStatus(node *v1.Node) *v1.NodeStatus {
 	now := metav1.NewTime(k.opts.Agenda.Now())
 	condition := func(t v1.NodeConditionType, status v1.ConditionStatus,
 		reason, message string) v1.NodeCondition {
+		since := now
+		for _, c := range node.Status.Conditions {
+			if c.Type == t && c.Status == status {
+				since = c.LastTransitionTime
+			}
+		}
 		return v1.NodeCondition{Type: t, Status: status, Reason: reason, Message: message,
-			LastHeartbeatTime: now, LastTransitionTime: now}
+			LastHeartbeatTime: now, LastTransitionTime: since}
 	}
 	capacity := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewQuantity(int64(k.opts.CPUs), resource.DecimalSI),
@@ -108,8 +119,15 @@ func (k *Kubelet) nodeStatus() *v1.NodeStatus {
 
 // mirrorStep creates the mirror of a static pod.
 func (k *Kubelet) mirrorStep(p *pod) *step {
-	if k.opts.Server.Object(world.ResourcePods, p.object.Namespace, p.object.Name).Pod != nil {
+	have := k.opts.Server.Object(world.ResourcePods, p.object.Namespace, p.object.Name).Pod
+	switch {
+	case have == nil:
+	case have.Annotations[annotationMirror] == p.object.Annotations[annotationConfig]:
 		return nil
+	default: // it is that of an earlier manifest
+		return &step{"unmirror", world.PortAPI, &world.DeleteObject{Resource: world.ResourcePods,
+			Namespace: have.Namespace, Name: have.Name, UID: string(have.UID),
+			GracePeriodSeconds: new(int64)}}
 	}
 	mirror := p.object.DeepCopy()
 	mirror.UID = ""
@@ -135,32 +153,26 @@ type resourcesOfPod struct {
 
 // writeCheckpoints writes the files that the kubelet keeps in its root directory.
 func (k *Kubelet) writeCheckpoints() {
-	entries := map[string]resourcesOfPod{}
-	for _, uid := range slices.Sorted(maps.Keys(k.pods)) {
-		p := k.pods[uid]
+	allocated, actuated := map[string]resourcesOfPod{}, map[string]resourcesOfPod{}
+	for uid, p := range k.pods { //ordered: into maps
 		if p.done["object"] || !p.done["dir "+k.dir(p)] {
 			continue
 		}
-		containers := map[string]v1.ResourceRequirements{}
-		for _, list := range [][]v1.Container{p.object.Spec.InitContainers,
-			p.object.Spec.Containers} {
-			for _, c := range list {
-				if isSidecar(&c) || !isInit(&p.object.Spec, &c) {
-					containers[c.Name] = c.Resources
-				}
-			}
-		}
-		entries[uid] = resourcesOfPod{ContainerResources: containers}
+		allocated[uid] = resourcesOfPod{ContainerResources: p.allocated}
+		actuated[uid] = resourcesOfPod{ContainerResources: p.actuated}
 	}
-	data := encode(map[string]any{"entries": entries})
-	for _, name := range []string{"allocated_pods_state", "actuated_pods_state"} {
-		k.opts.Disk.Write(path.Join(k.opts.RootDir, name),
-			[]byte(encode(checkpoint{data, checksum(data)})))
-	}
+	k.writeCheckpoint("allocated_pods_state", allocated)
+	k.writeCheckpoint("actuated_pods_state", actuated)
 	for name, text := range k.opts.managers() { //ordered: each file by itself
 		k.opts.Disk.Write(path.Join(k.opts.RootDir, name), []byte(text))
 	}
 	k.opts.Disk.Sync()
+}
+
+func (k *Kubelet) writeCheckpoint(name string, entries map[string]resourcesOfPod) {
+	data := encode(map[string]any{"entries": entries})
+	k.opts.Disk.Write(path.Join(k.opts.RootDir, name),
+		[]byte(encode(checkpoint{data, checksum(data)})))
 }
 
 // managers returns the state files of managers as a kubelet 1.36.3 leaves them: with the policy

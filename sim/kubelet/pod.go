@@ -19,6 +19,7 @@ import (
 type pod struct {
 	object   *v1.Pod // of the API server, or of a manifest
 	isStatic bool
+	isOrphan bool // no source has it: its object was made from what the runtime has
 	busy     bool // a step is under way
 
 	seenAt    time.Time
@@ -35,6 +36,14 @@ type pod struct {
 	using     *sharedVolume          // whose step is under way
 	tokens    map[string]string      // by volume and path
 	firstID   uint32                 // of the user namespace; zero: none
+	// endedBefore is set if the API server had a terminal phase when the kubelet started: it stays,
+	// with its status.
+	endedBefore bool
+
+	allocated, actuated resources // to and by its containers
+	resizes             bool      // the pod does not have all that is allocated to it
+	// pending is the reason for which what it asks for is not allocated; empty: it is.
+	pending, pendingMessage string
 }
 
 func newPod() *pod {
@@ -107,6 +116,11 @@ func (s *state) isReady() bool {
 	return s.sandbox != nil && s.sandbox.State == runtimeapi.PodSandboxState_SANDBOX_READY
 }
 
+// isCurrent reports whether a run is in the newest sandbox. Init containers run once in each.
+func (s *state) isCurrent(c *runtime.Container) bool {
+	return c != nil && s.sandbox != nil && c.SandboxID == s.sandbox.ID
+}
+
 func isRunning(c *runtime.Container) bool {
 	return c != nil && c.State == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
@@ -122,7 +136,12 @@ func (k *Kubelet) nextStep(p *pod) *step {
 	if p.seenAt.IsZero() {
 		p.seenAt, p.startTime = now, now
 	}
-	if p.isStatic {
+	switch {
+	case p.isOrphan:
+		return k.stopStep(p, s)
+	case p.isStatic && k.hasOrphan(p.object):
+		return nil // of one name there is one pod
+	case p.isStatic:
 		if s := k.mirrorStep(p); s != nil {
 			return s
 		}
@@ -140,6 +159,9 @@ func (k *Kubelet) nextStep(p *pod) *step {
 		return k.cleanUpStep(p, s)
 	}
 	if w := k.prepareStep(p, s); w != nil {
+		return w
+	}
+	if w := k.resizeStep(p, s); w != nil {
 		return w
 	}
 	if w := k.containersStep(p, s); w != nil {
@@ -207,7 +229,7 @@ func (k *Kubelet) containersStep(p *pod, s *state) *step {
 	initialized := false
 	for i := range spec.Containers {
 		c, _ := s.newest(spec.Containers[i].Name)
-		initialized = initialized || c != nil
+		initialized = initialized || s.isCurrent(c)
 	}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
@@ -217,7 +239,7 @@ func (k *Kubelet) containersStep(p *pod, s *state) *step {
 			if w := k.runStep(p, s, c); w != nil || !initialized && !p.hasStarted(c, now) {
 				return cmp.Or(w, k.probeStep(p, s))
 			}
-		case initialized || hasExited(now) && now.ExitCode == 0:
+		case initialized || hasExited(now) && now.ExitCode == 0 && s.isCurrent(now):
 		default:
 			return cmp.Or(k.runStep(p, s, c), k.probeStep(p, s))
 		}
@@ -273,7 +295,8 @@ func (k *Kubelet) runStep(p *pod, s *state, c *v1.Container) *step {
 	case now != nil && !hasExited(now): // created
 		return &step{"start " + now.ID, world.PortCRI,
 			&runtimeapi.StartContainerRequest{ContainerId: now.ID}}
-	case now != nil && !restarts(&p.object.Spec, c, now.ExitCode):
+	case now != nil && !restarts(&p.object.Spec, c, now.ExitCode) &&
+		(s.isCurrent(now) || now.ExitCode != 0 || !isInit(&p.object.Spec, c)):
 		return nil
 	case now != nil && k.opts.Agenda.Now().Before(p.waitsUntil(now)):
 		return nil
@@ -333,15 +356,20 @@ func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 		return
 	}
 	p.done[key] = true
+	if kind == "update" || kind == "resized" {
+		p.noteResized(kind, rest)
+	}
 	switch body := ev.Body.(type) {
 	case *runtimeapi.ImageStatusResponse:
 		if body.Image != nil {
 			k.images[rest] = body.Image.Id
+			k.recallRecord(rest)
 		}
 	case *world.TokenCreated:
 		p.tokens[rest] = body.Token
 	case *runtimeapi.CreateContainerResponse:
 		name, attempt, _ := strings.Cut(rest, "/")
+		p.noteResized(kind, name)
 		if attempt != "0" { // the first restart does not wait
 			p.backoff[name] = min(backoffMost, max(backoffFirst, 2*p.backoff[name]))
 		}
@@ -350,6 +378,9 @@ func (k *Kubelet) complete(p *pod, key string, ev *world.Event) {
 
 // hasEnded reports whether no container of a pod will run again.
 func (k *Kubelet) hasEnded(p *pod, s *state) bool {
+	if p.endedBefore {
+		return true
+	}
 	spec := &p.object.Spec
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]

@@ -28,6 +28,8 @@ type Left struct {
 	// VolumeOf returns the PersistentVolume of a volume of a pod; nil if it has none.
 	VolumeOf func(p *v1.Pod, v *v1.Volume) *v1.PersistentVolume
 	Secret   func(namespace, name string) *v1.Secret // nil: there is none
+	// NeedsRecord reports whether an image was pulled in the run, and with credentials only.
+	NeedsRecord func(ref string) bool
 	// IsSettled is set if the agent had nothing left to do. Otherwise a kubelet may have a reason to
 	// act, and only the formats are judged.
 	IsSettled bool
@@ -251,7 +253,7 @@ func (l *Left) checkpointProblem(name string, pods map[string]*v1.Pod) string {
 	for _, uid := range sortedKeys(content.Entries) {
 		p := pods[uid]
 		for _, container := range sortedKeys(content.Entries[uid].ContainerResources) {
-			if p == nil {
+			if p == nil || slices.ContainsFunc(p.Status.Conditions, isPendingResize) {
 				break
 			}
 			allocated := content.Entries[uid].ContainerResources[container]
@@ -264,6 +266,8 @@ func (l *Left) checkpointProblem(name string, pods map[string]*v1.Pod) string {
 	}
 	return ""
 }
+
+func isPendingResize(c v1.PodCondition) bool { return c.Type == v1.PodResizePending }
 
 // managerProblems returns which state files of managers are not as a kubelet has left them.
 func (l *Left) managerProblems() []string {

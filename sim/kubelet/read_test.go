@@ -56,6 +56,7 @@ func newLeftovers() *leftovers {
 				`{"auths":{"registry.test":{"username":"a","password":"b"}}}`)}}
 	}
 	l.writePulled("registry.test/app", "s1")
+	l.NeedsRecord = func(string) bool { return false }
 	l.RootDir, l.LogsDir, l.IsSettled = "/root", "/logs", true
 	l.Pods, l.Static = []*v1.Pod{l.web, mirror}, []*v1.Pod{l.static}
 	l.Containers = []*runtimeapi.ContainerStatus{l.run}
@@ -203,6 +204,17 @@ func TestReadImages(t *testing.T) {
 	checkRead(t, map[string]func(*leftovers){
 		"is pulled again: the record has": func(l *leftovers) {
 			l.writePulled("registry.test/app", "another")
+		},
+		"every pod may use its private image": func(l *leftovers) {
+			delete(l.files, "/root/image_manager/pulled/"+imageFile("i1"))
+			l.NeedsRecord = func(ref string) bool { return ref == "registry.test/app:1" }
+		},
+		"": func(l *leftovers) { // it is being pulled
+			delete(l.files, "/root/image_manager/pulled/"+imageFile("i1"))
+			l.files["/root/image_manager/pulling/"+imageFile("registry.test/app:1")] = encode(
+				&kubeletconfig.ImagePullIntent{Image: "registry.test/app:1",
+					TypeMeta: pullType("ImagePullIntent")})
+			l.NeedsRecord = func(string) bool { return true }
 		},
 		"for which a kubelet reads": write("image_manager/pulled/sha256-1",
 			`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"i"}`),

@@ -25,7 +25,7 @@ const runtimeName = "containerd://"
 // mirror.
 func (k *Kubelet) statusStep(p *pod, s *state) *step {
 	object := k.opts.Server.Object(world.ResourcePods, p.object.Namespace, p.object.Name).Pod
-	if object == nil {
+	if object == nil || p.endedBefore {
 		return nil
 	}
 	status := k.status(p, s, object)
@@ -135,8 +135,12 @@ func (k *Kubelet) containerStatus(p *pod, s *state, c *v1.Container) v1.Containe
 	}
 	status.RestartCount, status.ContainerID = int32(now.Attempt), runtimeName+now.ID
 	status.ImageID = k.images[c.Image]
+	has := c.Resources
+	if actuated, isResizable := p.actuated[c.Name]; isResizable {
+		has = actuated
+	}
 	status.Resources, status.AllocatedResources = &v1.ResourceRequirements{
-		Requests: c.Resources.Requests, Limits: c.Resources.Limits}, c.Resources.Requests
+		Requests: has.Requests, Limits: has.Limits}, c.Resources.Requests
 	status.Ready = p.isReady(c, now)
 	if isInit(&p.object.Spec, c) && !isSidecar(c) {
 		status.Ready = hasExited(now) && now.ExitCode == 0
@@ -252,6 +256,12 @@ func (k *Kubelet) setConditions(p *pod, s *state, status *v1.PodStatus, object *
 	set(v1.PodReady, reason == "", reason, message)
 	set(v1.ContainersReady, reason == "", reason, message)
 	set(v1.PodScheduled, true, "", "")
+	if p.pending != "" {
+		set(v1.PodResizePending, true, p.pending, p.pendingMessage)
+	}
+	if p.resizes {
+		set(v1.PodResizeInProgress, true, "", "")
+	}
 }
 
 func specOf(spec *v1.PodSpec, name string) *v1.Container {

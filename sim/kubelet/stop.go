@@ -36,7 +36,7 @@ func (k *Kubelet) stopStep(p *pod, s *state) *step {
 	if w != nil {
 		return w
 	}
-	if w := p.once(&step{"sandbox is removed", world.PortCRI,
+	if w := p.once(&step{"removed " + sandboxID(s), world.PortCRI,
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandboxID(s)}}); w != nil && s.sandbox != nil {
 		return w
 	}
@@ -82,9 +82,15 @@ func (k *Kubelet) cleanUpStep(p *pod, s *state) *step {
 	if w := k.releaseStep(p); w != nil {
 		return w
 	}
+	if !p.done["volumes"] && !k.opts.Disk.Exists(k.dir(p)+"/volumes") {
+		return p.once(k.cgroupRemovedStep(p), k.releaseIDsStep(p)) // an agent has removed them
+	}
 	return p.once(&step{"unmounted", world.PortFS, &world.Unmount{Path: k.dir(p)}},
 		&step{"volumes", world.PortFS, &world.RemoveTree{Path: k.dir(p) + "/volumes"}},
-		mkdir(k.dir(p)+"/volumes", 0o750),
-		&step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p),
-			Systemd: k.opts.Systemd}}, k.releaseIDsStep(p))
+		mkdir(k.dir(p)+"/volumes", 0o750), k.cgroupRemovedStep(p), k.releaseIDsStep(p))
+}
+
+func (k *Kubelet) cgroupRemovedStep(p *pod) *step {
+	return &step{"cgroup is removed", world.PortHost, &world.RemoveCgroup{Path: k.cgroup(p),
+		Systemd: k.opts.Systemd}}
 }

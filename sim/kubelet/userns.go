@@ -38,7 +38,7 @@ func (k *Kubelet) idsStep(p *pod) *step {
 		return nil
 	}
 	if p.firstID == 0 {
-		taken := []uint32{}
+		taken := k.recordedIDs()
 		for _, other := range k.pods { //ordered: into a list of which is asked what it has
 			taken = append(taken, other.firstID)
 		}

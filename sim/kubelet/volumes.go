@@ -127,7 +127,8 @@ func (k *Kubelet) releaseStep(p *pod) *step {
 		if s == nil || !s.users[u.uid] {
 			continue
 		}
-		if s.busy {
+		isUnknown := u.csi != nil && k.drivers[u.csi.Driver] == nil
+		if s.busy || isUnknown && s.done[recalled] {
 			return idle
 		}
 		tearDown := k.nodeTearDown

@@ -33,7 +33,8 @@ type model struct {
 	agentStarts       int                     // how many incarnations there were
 	calmExcuse        string                  // the first excuse that was taken in a calm run
 	agentDown         bool                    // no incarnation of the agent runs
-	kubeletRuns       bool                    // a kubelet has the node, and no agent has run yet
+	kubeletRuns       bool                    // a kubelet has the node, until the next agent
+	incarnation       int                     // of agents and kubelets, as truth.Write has it
 	healedAt          time.Time               // zero: faults may still apply
 	now               time.Time
 	periodicAt        map[string]time.Time // by what is repeated: the newest periodic call
@@ -315,6 +316,7 @@ func (m *model) agentStarted(now time.Time) {
 		m.nextAllocatable = nil
 	}
 	m.agentStarts++
+	m.incarnation++
 	m.pressure.agentStarted(m, now)
 	m.plugins.agentStarted()
 	clear(m.csi.inFlight)

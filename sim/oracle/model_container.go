@@ -27,7 +27,7 @@ type container struct {
 	annotatedBackoff time.Duration // the back-off after this run, by the agent
 
 	startedAt       time.Time // zero: its process never ran
-	byKubelet       bool      // it was started before the first agent
+	byKubelet       bool      // it was started by a kubelet
 	exitedAt        time.Time
 	stopRequestedAt time.Time // the first request to stop it
 	ranAtChange     bool      // it ran when its spec changed, for all that the agent had listed

@@ -58,7 +58,7 @@ var nodeCalls = []string{"GetObject", "CreateObject", "PatchObject", "UpdateObje
 
 func (o *nodeObject) checkFact(m *model, f *truth.Fact) *finding {
 	if f.Write == nil || f.Write.Resource != api.ResourceNodes || f.Write.After.Node == nil ||
-		f.Write.Incarnation != m.agentStarts || f.Write.Name != m.opts.NodeName ||
+		f.Write.Incarnation != m.incarnation || f.Write.Name != m.opts.NodeName ||
 		m.opts.Node == nil || m.agentDown {
 		return nil
 	}

@@ -28,7 +28,7 @@ import (
 // back-off of a container, which a kubelet has in memory alone, and the /etc/hosts of a pod that
 // has ended, which the agent removes with its volumes.
 type nothingChanges struct {
-	at    time.Time // when the kubelet ended; zero: there was none
+	at    time.Time // when the last kubelet ended; zero: there was none, or one runs
 	pods  map[string]*takenPod
 	files map[string]bool // that the kubelet has left in its root directory
 	node  v1.NodeCondition
@@ -53,6 +53,8 @@ type takenPod struct {
 	cgroups    map[string]truth.Limits
 	hasEnded   bool     // no container runs again: its volumes are to go
 	shared     []string // directories of volumes that it may share
+	deletion   takenDeletion
+	isResizing bool // it asks for other resources than it has: the agent may give it them
 	// tokens are the volumes with tokens that were written again, with the number of the agent.
 	tokens map[string]int
 }
@@ -60,11 +62,20 @@ type takenPod struct {
 func (*nothingChanges) describe() Entry {
 	return Entry{"nothing-changes", "An agent that takes over the node of a kubelet changes nothing " +
 		"of a pod that nothing else changes: no container, sandbox, volume, file, status or mirror; " +
-		"neither the pod nor the Node is reported as not ready, and the CSINode keeps its drivers."}
+		"neither the pod nor the Node is reported as not ready, and the CSINode keeps its drivers. A " +
+		"pod that was deleted before ends within its grace period: nothing is started for it."}
 }
 
-// KubeletStarted reports that a kubelet runs the node before the first agent. It is not judged.
-func (s *Set) KubeletStarted() { s.model.kubeletRuns = true }
+// KubeletStarted reports that a kubelet has the node until KubeletEnded. It is not judged.
+func (s *Set) KubeletStarted() {
+	s.model.kubeletRuns = true
+	s.model.incarnation++
+	for _, o := range s.factOracles {
+		if o, isIt := o.(*nothingChanges); isIt {
+			o.at, o.pods, o.driversChanged = time.Time{}, nil, false
+		}
+	}
+}
 
 // KubeletEnded reports that the kubelet has ended. The agent begins with what it has left.
 func (s *Set) KubeletEnded(now time.Time) {
@@ -80,14 +91,14 @@ func (s *Set) KubeletEnded(now time.Time) {
 func (o *nothingChanges) begin(m *model, now time.Time) {
 	o.at, o.pods = now, map[string]*takenPod{}
 	for _, p := range m.podsInOrder {
-		o.pods[p.uid] = m.takenPod(p)
+		o.pods[p.uid] = m.takenPod(p, now)
 	}
 	if m.objects.node != nil {
 		o.node = readyCondition(m.objects.node)
 	}
 }
 
-func (m *model) takenPod(p *pod) *takenPod {
+func (m *model) takenPod(p *pod, now time.Time) *takenPod {
 	t := &takenPod{uid: p.uid, containers: map[string]bool{}, isRight: map[string]bool{},
 		old: map[string]bool{}, oldLogs: map[string]bool{}, cgroups: map[string]truth.Limits{},
 		tokens: map[string]int{}}
@@ -110,7 +121,12 @@ func (m *model) takenPod(p *pod) *takenPod {
 	}
 	if object := m.objects.pods[p.fullName.name]; object != nil {
 		t.status = object.Status.DeepCopy()
+		if string(object.UID) == p.uid {
+			t.deletion.note(object, now)
+			t.isResizing = object.Generation > t.status.ObservedGeneration
+		}
 	}
+	t.isResizing = t.isResizing || isResizing(p.spec, t.status)
 	if p.spec == nil { // nothing has it; an agent with another UID for its manifest would stop it
 		t.isRestless = true
 		t.isRenamed = slices.ContainsFunc(p.fullName.pods, func(o *pod) bool { return o.spec != nil })
@@ -138,6 +154,26 @@ func (m *model) takenPod(p *pod) *takenPod {
 		t.sandbox = "" // one that is still ready is to be stopped
 	}
 	return t
+}
+
+// isResizing reports whether a pod asks for other resources than its status has.
+func isResizing(spec *v1.Pod, status *v1.PodStatus) bool {
+	if spec == nil || status == nil {
+		return false
+	}
+	for _, c := range status.Conditions {
+		if c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress {
+			return true
+		}
+	}
+	for _, s := range allContainerStatuses(&v1.Pod{Status: *status}) {
+		c := containerOf(spec, s.Name)
+		if c != nil && s.Resources != nil && (!equality.Semantic.DeepEqual(c.Resources.Requests,
+			s.Resources.Requests) || !equality.Semantic.DeepEqual(c.Resources.Limits, s.Resources.Limits)) {
+			return true
+		}
+	}
+	return false
 }
 
 // isCompletedInit reports whether a run is that of an init container that is done.
@@ -172,9 +208,17 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 		o.images.note(f)
 		return nil
 	}
+	if f.Kind == truth.PathRemoved {
+		defer delete(o.files, f.Path)
+	}
 	if o.at.IsZero() || f.Kind == truth.PowerLost {
 		o.at, o.pods = time.Time{}, nil // what a reboot changes is judged by others
 		return nil
+	}
+	if t := o.pods[m.uidOf(f)]; t != nil {
+		if problem := o.checkDeletion(m, t, f); problem != nil {
+			return problem
+		}
 	}
 	if f.Write != nil {
 		return o.checkWrite(m, f)
@@ -187,10 +231,7 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 	if problem, known := o.checkShared(m, f); known {
 		return problem
 	}
-	uid := f.PodUID
-	if p := m.podOfPath(f.Path); uid == "" && p != nil && f.Path != "" {
-		uid = p.uid
-	}
+	uid := m.uidOf(f)
 	t := o.pods[uid]
 	if t == nil {
 		if f.Kind == truth.PathRemoved && f.Cause == "" && o.files[f.Path] ||
@@ -209,14 +250,33 @@ func (o *nothingChanges) checkFact(m *model, f *truth.Fact) *finding {
 	return nil
 }
 
+// uidOf returns the UID of the pod that a fact is about; empty if it is about none.
+func (m *model) uidOf(f *truth.Fact) string {
+	switch {
+	case f.PodUID != "":
+		return f.PodUID
+	case f.Write != nil && f.Write.After.Pod != nil:
+		return string(f.Write.After.Pod.UID)
+	case f.Path == "":
+		return ""
+	}
+	if p := m.podOfPath(f.Path); p != nil {
+		return p.uid
+	}
+	return ""
+}
+
 // kubeletCallBound is how long a call that the kubelet had made may still take effect.
 const kubeletCallBound = 2 * time.Second
 
 // mayBeFromKubelet reports whether a fact may be of a call that the kubelet has made.
 func (m *model) mayBeFromKubelet(o *nothingChanges, f *truth.Fact) bool {
-	return m.agentStarts == 0 ||
+	return o.awaitsAgent(m) ||
 		f.Time.Sub(o.at) < kubeletCallBound && m.agentStartedAt.Equal(f.Time)
 }
+
+// awaitsAgent reports whether no agent has been started since the kubelet ended.
+func (o *nothingChanges) awaitsAgent(m *model) bool { return m.agentStartedAt.Before(o.at) }
 
 // isRecord reports whether a file in the root directory holds what changes with the pods: another
 // oracle judges its content.
@@ -228,8 +288,11 @@ func (o *nothingChanges) noteFile(m *model, f *truth.Fact) {
 	if o.files == nil {
 		o.files = map[string]bool{}
 	}
-	if f.Kind == truth.PathWritten && isWithin(f.Path, path.Dir(m.opts.PodsDir)) &&
-		!isWithin(f.Path, path.Dir(m.opts.PodsDir)+"/image_manager") {
+	switch {
+	case f.Kind == truth.PathRemoved:
+		delete(o.files, f.Path)
+	case f.Kind == truth.PathWritten && isWithin(f.Path, path.Dir(m.opts.PodsDir)) &&
+		!isWithin(f.Path, path.Dir(m.opts.PodsDir)+"/image_manager"):
 		o.files[f.Path] = true
 	}
 }
@@ -271,14 +334,16 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 			return "its cgroup was removed"
 		}
 	case truth.CgroupCreated:
-		if before, existed := t.cgroups[f.Path]; existed && before != f.Limits && f.Cause == "" {
+		if before, existed := t.cgroups[f.Path]; existed && before != f.Limits && f.Cause == "" &&
+			!t.isResizing {
 			return fmt.Sprintf("its cgroup got other limits: %+v, before %+v", f.Limits, before)
 		}
 	case truth.Unmounted, truth.VolumeUnpublished:
 		return o.describeVolume(m, t, f)
 	case truth.PathRemoved:
 		// When a pod has ended, an agent removes its /etc/hosts with its volumes; see the differences.
-		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts")
+		isOfEnd := t.sandbox == "" && strings.HasSuffix(f.Path, "/etc-hosts") ||
+			t.hasEnded && isWithin(f.Path, m.opts.PodsDir+"/"+t.uid+"/volumeDevices")
 		if f.Cause == "" && !isOfEnd && !t.oldLogs[f.Path] && (o.files[f.Path] || !t.isRestless) {
 			return f.Path + " was removed"
 		}
@@ -340,7 +405,7 @@ func (o *nothingChanges) checkWrite(m *model, f *truth.Fact) *finding {
 	case f.Kind != truth.ObjectUpdated:
 		return findingf("pod %s was taken over as it is, but its object was deleted or created again",
 			m.pods[uid])
-	case m.agentStarts > 0:
+	case !o.awaitsAgent(m):
 		return o.checkStatus(m, m.pods[uid], t, f)
 	}
 	return nil
@@ -357,7 +422,7 @@ func (o *nothingChanges) checkStatus(m *model, p *pod, t *takenPod, f *truth.Fac
 	before, after := &f.Write.Before.Pod.Status, &f.Write.After.Pod.Status
 	name, a, b := m.turnedUnready(before, after, t), inOrder(before), inOrder(after)
 	switch {
-	case name == "" && (t.isRestless || equality.Semantic.DeepEqual(a, b)):
+	case name == "" && (t.isRestless || t.isResizing || equality.Semantic.DeepEqual(a, b)):
 	case m.anyFaultPossible(f.Time.Add(-probeTroubleBound), f.Time, "ExecSync", "HTTPGet"):
 		t.isChanged = true // a probe may have failed
 	case name != "":
@@ -456,6 +521,10 @@ func flatten(at string, value any, into map[string]string) {
 	}
 }
 
+// unreadyNoticeBound is how long after a call of the runtime has failed the Node may be written for
+// it: the runtime counts as ready for half a minute, and the Node is compared every ten seconds.
+const unreadyNoticeBound = 90 * time.Second
+
 // checkNode checks that the Node stays ready. Only the runtime may make it unready.
 func (o *nothingChanges) checkNode(m *model, f *truth.Fact) *finding {
 	ready := readyCondition(f.Write.After.Node)
@@ -463,7 +532,8 @@ func (o *nothingChanges) checkNode(m *model, f *truth.Fact) *finding {
 		ready.Status == v1.ConditionTrue && ready.LastTransitionTime.Equal(&o.node.LastTransitionTime) {
 		return nil
 	}
-	if m.anyFaultPossible(o.at, f.Time, "Status", "ListPodSandbox", "ListContainers", "Version") {
+	since := later(o.at, f.Time.Add(-unreadyNoticeBound))
+	if m.anyFaultPossible(since, f.Time, "Status", "ListPodSandbox", "ListContainers", "Version") {
 		o.node = ready
 		return nil
 	}

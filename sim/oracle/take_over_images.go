@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"path"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -39,25 +40,30 @@ func (t *takenImages) check(m *model, f *truth.Fact) *finding {
 		delete(t.pulled, f.Image)
 	}
 	if f.Kind != truth.ImagePulled || !t.pulled[f.Image] || len(m.opts.PullUsers[f.Image]) == 0 ||
-		t.pulling[intentFile(f.Image)] || m.agentStarts == 0 || m.mayHavePulledAfresh(f) {
+		t.pulling[intentFile(f.Image)] || m.kubeletRuns || m.mayHavePulledAfresh(f) {
 		return nil
 	}
 	return findingf("image %s was pulled again, although a kubelet has recorded who may use it",
 		f.Image)
 }
 
+// pullDecisionBound is how long before the end of a pull it was decided.
+const pullDecisionBound = 3 * time.Minute
+
 // mayHavePulledAfresh reports whether an agent may have had a reason for a pull of an image that is
-// on the node: a pod that wants one, or a fault that kept it from its records.
+// on the node: a pod that wants one, or a fault that kept it from its records then.
 func (m *model) mayHavePulledAfresh(f *truth.Fact) bool {
 	for _, p := range m.podsInOrder {
-		for _, spec := range p.specs {
-			for i := range spec.Spec.Containers {
-				c := &spec.Spec.Containers[i]
-				if c.Image == f.Image && c.ImagePullPolicy == v1.PullAlways {
-					return true
-				}
+		if p.spec == nil {
+			continue
+		}
+		for i := range p.spec.Spec.Containers {
+			c := &p.spec.Spec.Containers[i]
+			if c.Image == f.Image && c.ImagePullPolicy == v1.PullAlways {
+				return true
 			}
 		}
 	}
-	return m.anyFaultPossible(m.agentStartedAt, f.Time, "ReadFiles", "ImageStatus", "ListImages")
+	since := later(m.agentStartedAt, f.Time.Add(-pullDecisionBound))
+	return m.anyFaultPossible(since, f.Time, "ReadFiles", "ImageStatus", "ListImages")
 }

@@ -358,7 +358,22 @@ type resizeTarget struct {
 // addResizes changes the requests and limits of what has some. These pods may have other acts as
 // well.
 func (g *generator) addResizes(a *ActorRange) {
-	var targets []resizeTarget
+	targets := g.resizeTargets()
+	r := g.stream("actors resizes")
+	for range g.occurrences("resizes", a.Resizes, a.Always) {
+		if len(targets) == 0 {
+			return
+		}
+		t, at := targets[r.IntN(len(targets))], g.randomTime(r)
+		for range 1 + r.IntN(3) {
+			g.addAct(at, Act{Verb: VerbResize, Pod: t.pod, Patch: resizePatch(&t, r)})
+			at += Duration(a.Interval.draw(r))
+		}
+	}
+}
+
+// resizeTargets returns what has requests of the pods of the API server.
+func (g *generator) resizeTargets() (targets []resizeTarget) {
 	for i := range g.plan.Spec.Pods {
 		p := &g.plan.Spec.Pods[i]
 		pod, err := p.BoundPod()
@@ -379,17 +394,7 @@ func (g *generator) addResizes(a *ActorRange) {
 			targets = append(targets, resizeTarget{pod: p.Name, resources: *whole})
 		}
 	}
-	r := g.stream("actors resizes")
-	for range g.occurrences("resizes", a.Resizes, a.Always) {
-		if len(targets) == 0 {
-			return
-		}
-		t, at := targets[r.IntN(len(targets))], g.randomTime(r)
-		for range 1 + r.IntN(3) {
-			g.addAct(at, Act{Verb: VerbResize, Pod: t.pod, Patch: resizePatch(&t, r)})
-			at += Duration(a.Interval.draw(r))
-		}
-	}
+	return targets
 }
 
 // resizePatch scales the CPU, the memory or both of a target, seldom beyond what the node has.
