@@ -5,6 +5,10 @@
 # by default from the commit; AGENT, a program that is built already; RELEASE_FLAGS of go build;
 # DEB_COMPRESSION; DEB_MAINTAINER.
 set -euo pipefail
+if [[ $# != 1 ]]; then
+	echo "usage: hack/deb.sh DIRECTORY" >&2
+	exit 2
+fi
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 umask 022

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,19 +13,15 @@ import (
 // installPage is docs/install.md: its sections, in their order.
 type installPage []pageSection
 
-// pageSection is a section with its commands, and with the files that it has the reader write.
+// pageSection is a section with what it has the reader do, in its order.
 type pageSection struct {
-	heading  string
-	commands []pageCommand
-	files    []pageFile
+	heading string
+	steps   []pageStep
 }
 
-// pageCommand is a line of a console, and the output that the page shows for it; none if the output
-// is not shown.
-type pageCommand struct{ line, output string }
-
-// pageFile is a file that the reader is to write: the code after a line that ends with its path.
-type pageFile struct{ path, content string }
+// pageStep is a line of a console, and the output that the page shows for it, none if the output is
+// not shown; or a file that the reader is to write: the code after a line that ends with its path.
+type pageStep struct{ line, output, path, content string }
 
 var writtenPath = regexp.MustCompile("`(/[^`]+)`:$")
 
@@ -47,9 +44,9 @@ func parseInstallPage(text string) installPage {
 		case line == "```":
 			section := &page[len(page)-1]
 			if fence == "console" {
-				section.commands = append(section.commands, parseConsole(code)...)
+				section.steps = append(section.steps, parseConsole(code)...)
 			} else if path != "" {
-				section.files = append(section.files, pageFile{path, code})
+				section.steps = append(section.steps, pageStep{path: path, content: code})
 			}
 			fence = ""
 		case fence != "":
@@ -60,12 +57,12 @@ func parseInstallPage(text string) installPage {
 }
 
 // parseConsole returns the commands of a console.
-func parseConsole(code string) []pageCommand {
-	var commands []pageCommand
+func parseConsole(code string) []pageStep {
+	var commands []pageStep
 	continued := regexp.MustCompile(`\\\n *`)
 	for line := range strings.Lines(continued.ReplaceAllString(code, "")) {
 		if command, is := strings.CutPrefix(line, "$ "); is {
-			commands = append(commands, pageCommand{line: strings.TrimSuffix(command, "\n")})
+			commands = append(commands, pageStep{line: strings.TrimSuffix(command, "\n")})
 		} else if len(commands) > 0 {
 			commands[len(commands)-1].output += line
 		}
@@ -83,30 +80,36 @@ func readInstallPage(t *testing.T, checkout string) installPage {
 	return parseInstallPage(string(text))
 }
 
-// writeFiles writes the files of a section.
-func (s pageSection) writeFiles(t *testing.T) {
-	t.Helper()
-	for _, f := range s.files {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(f.path, []byte(f.content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // reader follows the page on a machine.
 type reader struct {
 	checkout string
 	env      []string          // of the commands
 	instead  map[string]string // commands that are replaced
+	flags    string            // more flags of the agent, where the page writes them
 }
 
-// follow runs the commands of a section, and then calls check with each.
+// writeFile writes a file of the page.
+func (r *reader) writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if before, is := strings.CutSuffix(content, "\"\n"); is && path == flagsFile {
+		content = before + " " + r.flags + "\"\n"
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow does the steps of a section, and calls check with each command after it.
 func (r *reader) follow(t *testing.T, s pageSection, check func(line string)) {
 	t.Helper()
-	for _, command := range s.commands {
+	for _, command := range s.steps {
+		if command.path != "" {
+			r.writeFile(t, command.path, command.content)
+			continue
+		}
 		line := command.line
 		if other, has := r.instead[line]; has {
 			line = other
@@ -126,17 +129,15 @@ func (r *reader) follow(t *testing.T, s pageSection, check func(line string)) {
 }
 
 func TestParseInstallPage(t *testing.T) {
-	page := parseInstallPage("# A\n\ntext\n\n## B\n\n```console\n$ one\nits\noutput\n" +
-		"$ two \\\n    more\n```\n\n" +
-		"Write `x` to `/a/b`:\n\n```yaml\na: 1\n```\n\n## C\n\ntext:\n\n```sh\nnot written\n```\n")
-	if len(page) != 2 || page[0].heading != "B" || len(page[1].commands)+len(page[1].files) != 0 {
+	page := parseInstallPage("# A\n\ntext\n\n## B\n\n```console\n$ one\nits\noutput\n```\n\n" +
+		"Write `x` to `/a/b`:\n\n```yaml\na: 1\n```\n\n```console\n$ two \\\n    more\n```\n\n" +
+		"## C\n\ntext:\n\n```sh\nnot written\n```\n")
+	if len(page) != 2 || page[0].heading != "B" || len(page[1].steps) != 0 {
 		t.Fatalf("got %+v", page)
 	}
-	if c := page[0].commands; len(c) != 2 || c[0] != (pageCommand{"one", "its\noutput\n"}) ||
-		c[1] != (pageCommand{line: "two more"}) {
-		t.Errorf("commands %+v", c)
-	}
-	if f := page[0].files; len(f) != 1 || f[0] != (pageFile{"/a/b", "a: 1\n"}) {
-		t.Errorf("files %+v", f)
+	want := []pageStep{{line: "one", output: "its\noutput\n"}, {path: "/a/b", content: "a: 1\n"},
+		{line: "two more"}}
+	if !slices.Equal(page[0].steps, want) {
+		t.Errorf("steps %+v, want %+v", page[0].steps, want)
 	}
 }

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +41,7 @@ func TestPackage(t *testing.T) {
 	}
 	for _, section := range p.page {
 		check := checks[section.heading]
-		if check == nil && len(section.commands) == 0 {
+		if check == nil && len(section.steps) == 0 {
 			continue
 		}
 		if check == nil || !t.Run(section.heading, func(t *testing.T) { check(t, section) }) {
@@ -58,13 +60,13 @@ type packagedNode struct {
 	*suite
 	reader
 	page     installPage
-	kubelet  string   // a package as the kubelet's is
+	packages standInPackages
 	versions int      // packages that were built
 	running  []string // what runs on the node, and must not change
 }
 
 // newPackagedNode prepares the machine: a runtime at the kubelet's default socket, a checkout that
-// may be written to, and the packages of a kubelet and of kubeadm.
+// may be written to, and a node that kubeadm has set up with the packages of Kubernetes.
 func newPackagedNode(t *testing.T) *packagedNode {
 	t.Helper()
 	node := nodetest.NewWith(t, nodetest.Options{Version: nodetest.V2, SystemdCgroups: true})
@@ -76,12 +78,16 @@ func newPackagedNode(t *testing.T) *packagedNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &packagedNode{page: readInstallPage(t, checkout), suite: &suite{node: node,
-		agent: &agent{manifestDir: "/etc/kubernetes/manifests", sampleImage: node.Images.Sample}}}
-	p.reader = reader{checkout: checkout, env: []string{"AGENT=" + binary, "DEB_COMPRESSION=none",
-		"SOURCE_DATE_EPOCH=1",
-		"CONTAINERD_ADDRESS=" + strings.TrimPrefix(node.Endpoint, "unix://")}}
 	dir := t.TempDir()
+	p := &packagedNode{page: readInstallPage(t, checkout), packages: buildStandIns(t, dir),
+		suite: &suite{node: node,
+			agent: &agent{manifestDir: "/etc/kubernetes/manifests", sampleImage: node.Images.Sample}}}
+	// The kernel's settings are those of the machine around this one, so the agent leaves them alone.
+	p.reader = reader{checkout: checkout, env: []string{"AGENT=" + binary, "DEB_COMPRESSION=none",
+		"SOURCE_DATE_EPOCH=1", "APT_CONFIG=" + p.packages.aptConfig,
+		"CONTAINERD_ADDRESS=" + strings.TrimPrefix(node.Endpoint, "unix://")},
+		flags:   "--hostname-override=" + nodeName + " --kernel-settings-root= -v=4",
+		instead: map[string]string{"make build": "test -x $AGENT"}}
 	for _, name := range []string{"above", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -99,78 +105,87 @@ func newPackagedNode(t *testing.T) *packagedNode {
 	if err := os.RemoveAll("/usr/sbin/policy-rc.d"); err != nil {
 		t.Fatal(err)
 	}
-	p.kubelet = buildPackage(t, filepath.Join(dir, "kubelet"), kubeletPackage)
-	p.instead = map[string]string{
-		"make build":                   "test -x $AGENT",
-		"sudo apt-get install kubelet": "apt-get install -q -y " + p.kubelet,
-	}
-	run(t, "dpkg", "-i", p.kubelet, buildPackage(t, filepath.Join(dir, "kubeadm"), kubeadmPackage))
-	run(t, "systemctl", "start", "kubelet")
-	// As the documentation of Kubernetes advises.
+	run(t, "apt-get", "-c", p.packages.aptConfig, "update")
+	// As the documentation of Kubernetes advises. apt installs what the kubelet's package needs.
+	run(t, "apt-get", "-c", p.packages.aptConfig, "install", "kubelet=1.36.3-*", "kubeadm=1.36.3-*")
 	run(t, "apt-mark", "hold", "kubelet", "kubeadm")
-	p.writeSettings(t)
+	p.writeKubeadmFiles(t)
+	p.writeFile(t, flagsFile, "KUBELET_EXTRA_ARGS=\"\"\n")
+	run(t, "systemctl", "start", "kubelet")
 	return p
 }
 
-// kubeletPackage are the files of a package as the kubelet's is, of a program that waits. The path
-// of the unit and the scripts are as in that package: it enables the service, does not start it,
-// and disables it when it is removed.
-var kubeletPackage = map[string]string{
-	"DEBIAN/control": "Package: kubelet\nVersion: 1.36.3-1.1\nArchitecture: all\n" +
-		"Maintainer: x <x@localhost>\nDescription: x\n",
-	"DEBIAN/conffiles": "/etc/default/kubelet\n",
-	"DEBIAN/postinst":  "#!/bin/sh\nsystemctl --no-reload preset kubelet\nsystemctl daemon-reload\n",
-	"DEBIAN/prerm": "#!/bin/sh\nif [ $1 = remove ]; then\n" +
-		"systemctl --no-reload disable kubelet\nsystemctl stop kubelet\nfi\n",
-	"usr/bin/kubelet": "#!/bin/sh\nexec sleep infinity\n",
-	"lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n" +
-		"[Install]\nWantedBy=multi-user.target\n",
-	"etc/default/kubelet":                    "KUBELET_EXTRA_ARGS=\n",
-	"etc/kubernetes/manifests/.kubelet-keep": "",
-	"var/lib/kubelet/.kubelet-keep":          "",
+// kubeadmFiles are what kubeadm has written on a node. No API server answers.
+var kubeadmFiles = map[string]string{
+	"/var/lib/kubelet/config.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\n" +
+		"kind: KubeletConfiguration\nstaticPodPath: /etc/kubernetes/manifests\nenableServer: false\n",
+	"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"--node-labels=by=kubeadm\"\n",
+	"/etc/kubernetes/kubelet.conf": "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
+		"contexts: [{name: x, context: {cluster: x, user: x}}]\n" +
+		"clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+		"users: [{name: x, user: {token: x}}]\n",
 }
 
-// kubeadmPackage are the files of a package that needs a kubelet's.
-var kubeadmPackage = map[string]string{
-	"DEBIAN/control": "Package: kubeadm\nVersion: 1.36.3-1.1\nArchitecture: all\n" +
-		"Maintainer: x <x@localhost>\nDescription: x\nDepends: kubelet (>= 1.36.0)\n",
-}
-
-// buildPackage builds a Debian package of some files and returns its path.
-func buildPackage(t *testing.T, dir string, files map[string]string) string {
+// writeKubeadmFiles writes the files of kubeadm.
+func (p *packagedNode) writeKubeadmFiles(t *testing.T) {
 	t.Helper()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
+	for path, content := range kubeadmFiles { //ordered: each file is written once
+		p.writeFile(t, path, content)
 	}
-	run(t, "dpkg-deb", "--root-owner-group", "-Znone", "--build", dir, dir+".deb")
-	return dir + ".deb"
 }
 
-// writeSettings writes the files that the page has the reader write. The kernel's settings are
-// those of the machine around this one, so the agent leaves them alone.
-func (p *packagedNode) writeSettings(t *testing.T) {
+// checkCommandLine checks with which flags the service runs, after the path of its program.
+func (p *packagedNode) checkCommandLine(t *testing.T, service string, flags ...string) {
 	t.Helper()
-	for _, section := range p.page {
-		section.writeFiles(t)
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", mainPID(t, service)))
+	want := strings.Join(append(flags, p.flags), " ")
+	_, got, _ := strings.Cut(strings.TrimSuffix(strings.ReplaceAll(string(line), "\x00", " "), " "),
+		" ")
+	if err != nil || got != want {
+		t.Errorf("%s runs with %q, %v, want %q", service, got, err, want)
 	}
-	const path = "/etc/default/kubelet"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	more := fmt.Sprintf(`--hostname-override=%s --kernel-settings-root= -v=4"`, nodeName)
-	changed := strings.Replace(string(text), `config.yaml"`, "config.yaml "+more, 1)
-	for _, path := range []string{path, "/etc/default/seedlet"} {
-		if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
-			t.Fatal(err)
+}
+
+// kubeadmFlags are those of a service with kubeadm's drop-in, before the administrator's.
+var kubeadmFlags = []string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+	"--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=/var/lib/kubelet/config.yaml",
+	"--node-labels=by=kubeadm"}
+
+// checkClosed checks that no client gets in on the ports of an agent.
+func checkClosed(t *testing.T) {
+	t.Helper()
+	for _, port := range []string{"10250", "10255"} {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			_ = conn.Close() // nothing was sent
+			t.Errorf("port %s is open", port)
+		} else if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("port %s: %v", port, err)
 		}
 	}
+}
+
+// checkVerified checks that systemd has nothing to say about a unit.
+func checkVerified(t *testing.T, service string) {
+	t.Helper()
+	out, err := exec.Command("systemd-analyze", "verify", service+".service").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("the unit of %s: %v\n%s", service, err, out)
+	}
+}
+
+// waitRefused waits until the journal of a service says that it has not started for want of flags.
+func (p *packagedNode) waitRefused(t *testing.T, service string) {
+	t.Helper()
+	p.eventually(t, service+" has refused to start", func() bool {
+		return strings.Contains(run(t, "journalctl", "--no-pager", "--unit="+service),
+			"Error: KUBELET_EXTRA_ARGS has neither --config nor --kubeconfig")
+	})
+	if isActive(service) {
+		t.Errorf("%s is active without flags", service)
+	}
+	checkClosed(t)
+	p.checkUntouched(t, "the start of "+service+" without flags")
 }
 
 // follow follows a section. Each package that it builds has a later version.
@@ -248,12 +263,12 @@ func (p *packagedNode) testReplace(t *testing.T, s pageSection) {
 	if !isActive("kubelet") {
 		t.Fatal("the kubelet is not active")
 	}
-	before, err := os.ReadFile("/etc/default/kubelet")
+	before, err := os.ReadFile(flagsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.follow(t, s)
-	if after, err := os.ReadFile("/etc/default/kubelet"); err != nil ||
+	if after, err := os.ReadFile(flagsFile); err != nil ||
 		string(before) != string(after) {
 		t.Errorf("/etc/default/kubelet is %q, %v, and was %q", after, err, before)
 	}
@@ -262,6 +277,14 @@ func (p *packagedNode) testReplace(t *testing.T, s pageSection) {
 		t.Errorf("the kubelet's package is %q", state)
 	}
 	run(t, "dpkg", "--audit")
+	checkVerified(t, "kubelet")
+	p.checkCommandLine(t, "kubelet", kubeadmFlags...)
+	// The plugins of the network were installed for the kubelet's package alone.
+	removed := run(t, "apt-get", "-c", p.packages.aptConfig, "--simulate", "autoremove")
+	if strings.Contains(removed, "Remv kubernetes-cni") ||
+		!strings.Contains(run(t, "apt-mark", "showauto"), "kubernetes-cni") {
+		t.Errorf("kubernetes-cni was installed by hand, or autoremove removes it:\n%s", removed)
+	}
 	p.addMemoryPod(t, "kept")
 	p.running = p.runningLines(t)
 	t.Logf("running:\n%s", strings.Join(p.running, "\n"))
@@ -319,54 +342,84 @@ func testUnitLimits(t *testing.T) {
 	checkMounted(t, "kept")
 }
 
-// testGoBack checks that the kubelet's package is back.
+// testGoBack checks that the kubelet's package is back, of the same release and on hold.
 func (p *packagedNode) testGoBack(t *testing.T, s pageSection) {
 	p.follow(t, s)
 	program, err := os.ReadFile("/usr/bin/kubelet")
 	if err != nil || !strings.HasPrefix(string(program), "#!/bin/sh") {
 		t.Errorf("/usr/bin/kubelet is not the kubelet's: %v", err)
 	}
+	version := run(t, "dpkg-query", "-W", "-f=${Version}", "kubelet")
+	if held := run(t, "apt-mark", "showhold"); version != "1.36.3-1.1" ||
+		!slices.Contains(strings.Fields(held), "kubelet") {
+		t.Errorf("version %s of the kubelet is there, and on hold are %q", version, held)
+	}
 	// The rest of seedlet's package goes without a trace in the kubelet's service.
 	run(t, "dpkg", "-P", "seedlet")
 	if !isActive("kubelet") || run(t, "systemctl", "is-enabled", "kubelet") != "enabled" {
 		t.Error("the kubelet is not active and enabled any more")
 	}
-	run(t, "dpkg", "-P", "--force-depends", "kubelet")
+	// From here on the node is a new one: without a kubelet and kubeadm, and without their files.
+	run(t, "apt-mark", "unhold", "kubelet", "kubeadm")
+	run(t, "dpkg", "-P", "kubelet", "kubeadm", "kubernetes-cni")
+	for path := range kubeadmFiles { //ordered: each file is removed once
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p.checkUntouched(t, "dpkg -P kubelet")
-	p.writeSettings(t)
 }
 
 // testNewNode checks that the service is enabled and started, and that it runs with kubeadm's
 // drop-in, while no API server answers.
 func (p *packagedNode) testNewNode(t *testing.T, s pageSection) {
+	if !t.Run("the package comes before the files", func(t *testing.T) {
+		p.testPackageFirst(t, s)
+	}) {
+		return
+	}
 	p.follow(t, s)
 	if state := run(t, "systemctl", "is-enabled", "kubelet"); state != "enabled" {
 		t.Errorf("the service is %s", state)
 	}
-	const kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
-		"contexts: [{name: x, context: {cluster: x, user: x}}]\n" +
-		"clusters: [{name: x, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
-		"users: [{name: x, user: {token: x}}]\n"
-	err := os.WriteFile("/etc/kubernetes/kubelet.conf", []byte(kubeconfig), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = os.WriteFile("/var/lib/kubelet/kubeadm-flags.env",
-		[]byte("KUBELET_KUBEADM_ARGS=\"--node-labels=by=kubeadm\"\n"), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.checkCommandLine(t, "kubelet", configFlag)
+	p.writeKubeadmFiles(t)
 	old := mainPID(t, "kubelet")
 	run(t, "systemctl", "restart", "kubelet")
 	p.waitReplaced(t, "kubelet", old)
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", mainPID(t, "kubelet")))
-	want := "/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf " +
-		"--kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml " +
-		"--node-labels=by=kubeadm --config=/var/lib/kubelet/config.yaml --hostname-override="
-	if got := strings.ReplaceAll(string(line), "\x00", " "); err != nil ||
-		!strings.HasPrefix(got, want) {
-		t.Errorf("the agent runs as %q, %v, want %q", got, err, want)
+	p.checkCommandLine(t, "kubelet", append(kubeadmFlags, configFlag)...)
+}
+
+// configFlag is in the page's flags of a new node.
+const configFlag = "--config=/var/lib/kubelet/config.yaml"
+
+// testPackageFirst checks that an agent without flags does not start, and starts by itself once it
+// has the files of the section. Then the package and the files are removed.
+func (p *packagedNode) testPackageFirst(t *testing.T, s pageSection) {
+	packages, err := filepath.Glob(filepath.Join(p.checkout, "bin", "seedlet_*.deb"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	run(t, "dpkg", append([]string{"-i"}, packages...)...)
+	checkClosed(t)
+	checkVerified(t, "kubelet")
+	p.waitRefused(t, "kubelet")
+	for _, step := range s.steps {
+		if step.path != "" {
+			p.writeFile(t, step.path, step.content)
+		}
+	}
+	p.waitReplaced(t, "kubelet", 0)
+	p.checkCommandLine(t, "kubelet", configFlag)
+	run(t, "dpkg", "-P", "seedlet")
+	for _, step := range s.steps {
+		if step.path != "" {
+			if err := os.Remove(step.path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.checkUntouched(t, "dpkg -P seedlet")
 }
 
 // testUpgrade checks that the agent is replaced; not if it was stopped.
@@ -416,10 +469,7 @@ func (p *packagedNode) testWatchdog(t *testing.T, s pageSection) {
 
 // testRemove checks that the agent is gone, and the state of the node is not.
 func (p *packagedNode) testRemove(t *testing.T, s pageSection) {
-	if out, err := exec.Command("dpkg", "-r", "seedlet").CombinedOutput(); err == nil {
-		t.Errorf("a package that kubeadm's needs is removed: %s", out)
-	}
-	run(t, "dpkg", "-P", "kubeadm")
+	run(t, "dpkg", "-i", p.packages.kubeadm)
 	p.follow(t, s)
 	if isActive("kubelet") {
 		t.Error("the service is active")
@@ -442,21 +492,34 @@ func (p *packagedNode) testRemove(t *testing.T, s pageSection) {
 // testInstall checks that the agent of `make install` runs beside and before a kubelet's package,
 // which is there again afterwards.
 func (p *packagedNode) testInstall(t *testing.T, s pageSection) {
-	run(t, "dpkg", "--force-confold", "-i", p.kubelet)
+	run(t, "apt-get", "-c", p.packages.aptConfig, "-o", "Dpkg::Options::=--force-confold",
+		"install", "kubelet=1.36.3-*")
 	run(t, "systemctl", "start", "kubelet")
 	run(t, "rm", "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
+	if !t.Run("seedlet has no flags", p.testNoFlags) {
+		return
+	}
 	p.followWith(t, s, func(line string) {
 		switch line {
 		case "sudo systemctl enable --now seedlet":
 			if isActive("kubelet") {
 				t.Error("the kubelet runs beside seedlet")
 			}
+			// What is enabled is what the next boot starts.
+			enabled := exec.Command("systemctl", "is-enabled", "kubelet", "seedlet")
+			if out, _ := enabled.Output(); string(out) != "disabled\nenabled\n" {
+				t.Errorf("kubelet and seedlet are %q", out)
+			}
+			p.checkCommandLine(t, "seedlet", append(kubeadmFlags, configFlag)...)
 		case "sudo systemctl restart kubelet":
 			program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", mainPID(t, "kubelet")))
 			t.Logf("kubelet runs %s", program)
 			_, absent := os.Stat("/usr/local/bin/kubelet")
 			if err != nil || (program == "/usr/local/bin/kubelet") != (absent == nil) {
 				t.Errorf("the service kubelet runs %q, %v", program, err)
+			}
+			if absent == nil {
+				p.testSysconfig(t)
 			}
 		}
 	})
@@ -465,21 +528,53 @@ func (p *packagedNode) testInstall(t *testing.T, s pageSection) {
 	}
 }
 
+// testNoFlags checks that an agent beside a kubelet's package does not start before it has flags.
+func (p *packagedNode) testNoFlags(t *testing.T) {
+	p.follow(t, pageSection{steps: []pageStep{{line: "make install NAME=seedlet"},
+		{line: "systemctl daemon-reload"}}})
+	if out, err := exec.Command("systemctl", "start", "seedlet").CombinedOutput(); err == nil {
+		t.Errorf("seedlet has started without flags: %s", out)
+	}
+	p.waitRefused(t, "seedlet")
+	checkVerified(t, "seedlet")
+	run(t, "systemctl", "start", "kubelet")
+	if state := run(t, "systemctl", "show", "--property=ActiveState", "--value",
+		"seedlet"); state == "activating" {
+		t.Error("seedlet is tried again beside the kubelet")
+	}
+	p.follow(t, pageSection{steps: []pageStep{{line: "make uninstall NAME=seedlet"},
+		{line: "systemctl daemon-reload"}}})
+}
+
+// testSysconfig checks that the agent has its flags from where the kubelet's RPM has them, too.
+func (p *packagedNode) testSysconfig(t *testing.T) {
+	t.Helper()
+	move := func(from, to string) {
+		run(t, "install", "-D", "--mode=644", from, to)
+		run(t, "rm", from)
+		old := mainPID(t, "kubelet")
+		run(t, "systemctl", "restart", "kubelet")
+		p.waitReplaced(t, "kubelet", old)
+		p.checkCommandLine(t, "kubelet", append(kubeadmFlags, configFlag)...)
+	}
+	move(flagsFile, "/etc/sysconfig/kubelet")
+	move("/etc/sysconfig/kubelet", flagsFile)
+}
+
 // testContainer checks that the agent in a container knows the pods, and that the machine sees what
 // it mounts. The runtime's directory is where this node has it.
 func (p *packagedNode) testContainer(t *testing.T, s pageSection) {
 	const start = " agent /seedlet "
-	for i, command := range s.commands {
+	for i, command := range s.steps {
 		before, after, is := strings.Cut(command.line, start)
 		if is {
 			before = strings.ReplaceAll(before, "/var/lib/containerd", p.node.Dir)
-			s.commands[i].line = before + start + "--hostname-override=" + nodeName +
+			s.steps[i].line = before + start + "--hostname-override=" + nodeName +
 				" --kernel-settings-root= " + after
 		}
 	}
 	// On a machine that is none itself, systemd leaves this to the one around it.
 	run(t, "mount", "--make-rshared", "/")
-	run(t, "systemctl", "disable", "--now", "kubelet")
 	p.followWith(t, s, func(line string) {
 		if !strings.HasPrefix(line, "curl ") {
 			return
