@@ -66,7 +66,10 @@ type pod struct {
 
 	removedByHand   bool      // an administrator has removed a sandbox of it
 	removedByHandAt time.Time // the last time
-	countLost       bool      // and no agent knows the containers that were in it
+	// endedRuns are the containers whose last run had ended for good when its record was removed,
+	// which the agent may or may not have forgotten since.
+	endedRuns []string
+	countLost bool // and no agent knows the containers that were in it
 	// endedBeforeRemoval is set if all its containers had ended for good before a record of them was
 	// removed, and none has started since.
 	endedBeforeRemoval bool
@@ -293,6 +296,9 @@ func (p *pod) dropContainer(c *container) {
 	}
 	if h := p.histories[c.name]; h != nil && p.wasRemoved() && h.last == c {
 		delete(p.histories, c.name)
+		if c.state == exited && p.spec != nil && p.isFinalRun(c) {
+			p.endedRuns = append(p.endedRuns, c.name)
+		}
 	}
 }
 

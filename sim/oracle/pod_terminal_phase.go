@@ -33,11 +33,18 @@ func (*terminalPhase) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	p := m.pods[f.PodUID]
 	if f.Kind != truth.ContainerStarted || p == nil || p.servedTerminal == "" ||
-		p.mayHaveLostRecord(f.Time) {
+		p.mayHaveLostRecord(f.Time) || m.mayStartAfterExternalEnd(p, f.Time) {
 		return nil
 	}
 	return findingf("container %s (%.12s) of pod %s was started, but the "+
 		"pod had been served as %s", f.Container, f.ContainerID, p, p.servedTerminal)
+}
+
+// mayStartAfterExternalEnd reports whether a container may start after another client has reported
+// that the pod has ended, which says nothing about a request that was in flight: a fault delays it.
+func (m *model) mayStartAfterExternalEnd(p *pod, now time.Time) bool {
+	return p.externalPhase != "" && now.Sub(p.terminalAt) <= callBound &&
+		m.faultPossible("StartContainer", p.terminalAt.Add(-callBound), p.terminalAt)
 }
 
 func (*terminalPhase) checkServed(m *model, now time.Time, pods []*v1.Pod) *finding {

@@ -2,11 +2,13 @@ package oracle
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 func TestTerminalPhase(t *testing.T) {
@@ -42,6 +44,13 @@ func TestTerminalPhase(t *testing.T) {
 			s.start(s.sandbox("u1", 0), "app", 0).exit(1, truth.CauseSelf)
 			s.serve("u1", v1.PodFailed)
 			s.start("u1-s0", "more", 0)
+		}},
+		{"a container whose start was delayed, after another client has ended the pod", "",
+			func(s *script) { endExternally(s, "StartContainer", 60) }},
+		{"a container that nothing has delayed, after another client has ended the pod",
+			"terminal-phase", func(s *script) { endExternally(s, "StopContainer", 60) }},
+		{"a start that was delayed for too long", "terminal-phase", func(s *script) {
+			endExternally(s, "StartContainer", 130)
 		}},
 		{"its manifest came back", "", func(s *script) {
 			failed(s)
@@ -137,4 +146,18 @@ func TestPodThatHasRunBefore(t *testing.T) {
 			}
 		}
 	}
+}
+
+// endExternally has another client report that a pod has ended, and a container of it start some
+// seconds later, with a fault of a call.
+func endExternally(s *script, faulty string, seconds float64) {
+	s.model.opts.FaultPossible = func(call string, _, _ time.Time) bool { return call == faulty }
+	s.setDesired(spec("u1", never, "app"))
+	sandbox := s.sandbox("u1", 0)
+	before, after := s.pods["u1"].DeepCopy(), s.pods["u1"].DeepCopy()
+	after.Status.Phase = v1.PodSucceeded
+	writeObject(s, world.Object{Pod: before}, world.Object{Pod: after}, 0)
+	s.serve("u1", v1.PodSucceeded)
+	s.wait(seconds)
+	s.start(sandbox, "app", 0)
 }

@@ -324,11 +324,11 @@ func (p *pod) hasExitedForGood() bool {
 }
 
 // hasEndedRemoved reports whether the last run of a container had ended for good when an
-// administrator removed its record, so that it does not run again.
+// administrator removed its record, so that it does not run again, or need not.
 func (p *pod) hasEndedRemoved(name string) bool {
 	h := p.histories[name]
-	return p.removedByHand && h != nil && h.last != nil && h.last.state == exited &&
-		p.isFinalRun(h.last)
+	return p.removedByHand && (h != nil && h.last != nil && h.last.state == exited &&
+		p.isFinalRun(h.last) || slices.Contains(p.endedRuns, name))
 }
 
 // isFinalRun reports whether restart policy and rules leave an exited container as it is.
