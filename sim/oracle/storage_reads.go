@@ -103,13 +103,34 @@ func (s *Set) storageAsked(now time.Time, request any) {
 	reads = append(reads, now)
 	r.reads[key] = reads
 	most := readsMax * (1 + len(inWindow(r.changed[key], now)))
-	if get.Resource == world.ResourceAttachments && len(reads) > most {
+	switch {
+	case len(reads) <= most:
+	case get.Resource == world.ResourceAttachments:
 		most *= s.model.countAttached(get.Name, now)
+	default:
+		most += readsMax * s.model.countNewUsers(get, now)
 	}
 	if len(reads) > most {
 		s.report(&storageReads{}, findingf("%s %s was read %d times within %v", get.Resource, get.Name,
 			len(reads), now.Sub(reads[0]).Round(time.Millisecond)), now)
 	}
+}
+
+// countNewUsers counts the pods that have come within readWindow and wait for a claim or a volume:
+// if no other one has waited, the agent begins again.
+func (m *model) countNewUsers(get *world.GetObject, now time.Time) (n int) {
+	for _, p := range m.podsInOrder {
+		if len(p.specs) == 0 || now.Sub(p.desiredAt) > readWindow {
+			continue
+		}
+		spec := p.newestSpec()
+		if slices.ContainsFunc(spec.Spec.Volumes, func(v v1.Volume) bool {
+			return m.volumes.isReadFor(get, spec, &v)
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 // countAttached counts the pods that may wait for an attachment within readWindow. Each waits for

@@ -48,7 +48,13 @@ func TestStorageReads(t *testing.T) {
 			}
 		}},
 		{"every ten seconds", "", func(s *script) { useData(s); readData(s, 10, 60) }},
-		{"every second", name, func(s *script) { useData(s); readData(s, 1, 11) }},
+		{"a pod has come", "", func(s *script) { useData(s); readData(s, 1, 19) }},
+		{"a pod has come long before", name, func(s *script) {
+			useData(s)
+			s.wait(61)
+			readData(s, 1, 11)
+		}},
+		{"every second", name, func(s *script) { useData(s); readData(s, 1, 21) }},
 		{"by two agents", "", func(s *script) {
 			useData(s)
 			readData(s, 1, 9)
@@ -63,9 +69,9 @@ func TestStorageReads(t *testing.T) {
 		}},
 		{"a change that no pod waits for", name, func(s *script) {
 			useData(s)
-			readData(s, 1, 9)
+			readData(s, 1, 11)
 			write(s, dataClaim(v1.ClaimPending), dataClaim(v1.ClaimPending))
-			readData(s, 1, 9)
+			readData(s, 1, 11)
 		}},
 		{"objects that a node watches", "", func(s *script) {
 			for range 100 {
