@@ -146,14 +146,10 @@ func (w *shutdownWatch) raiseDelay(ctx context.Context, conn *dbus.Conn, manager
 	path := filepath.Join(w.root, logindConfig)
 	text := fmt.Sprintf("# Written by seedlet for its shutdownGracePeriod\n[Login]\n"+
 		"InhibitDelayMaxSec=%.0f\n", atLeast.Seconds())
-	err := replacefile.Write(path, []byte(text), 0o755)
-	if err == nil {
-		err = os.Chmod(path, 0o644) // administrators look at it
-	}
-	if err != nil {
+	if err := replacefile.WritePublic(path, []byte(text), 0o755); err != nil {
 		return 0, fmt.Errorf("configuring logind: %w", err)
 	}
-	err = conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
+	err := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
 		"org.freedesktop.systemd1.Manager.KillUnit", 0, "systemd-logind.service", "all",
 		int32(syscall.SIGHUP)).Err
 	if err != nil {

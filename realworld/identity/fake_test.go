@@ -99,11 +99,14 @@ type fake struct {
 	approve   chan struct{} // closed when requests are approved
 	deny      atomic.Bool   // instead
 	watches   atomic.Int64  // that have started
+	// sign changes what is signed of a request; nil for nothing.
+	sign func(asked *x509.CertificateRequest, from, to *time.Time)
 
 	mu         sync.Mutex
 	addresses  []v1.NodeAddress                        // of the Node
 	request    *certificates.CertificateSigningRequest // the latest
 	requesters []string                                // the users that have requested certificates
+	counted    int                                     // of requesters; only for requestsWithin
 }
 
 func newFake(t *testing.T) *fake {
@@ -218,8 +221,11 @@ func (f *fake) signed() *certificates.CertificateSigningRequest {
 	}
 	signed.Status.Conditions = []certificates.CertificateSigningRequestCondition{
 		{Type: certificates.CertificateApproved}}
-	signed.Status.Certificate = f.authority.sign(f.t, asked,
-		time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	from, to := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	if f.sign != nil {
+		f.sign(asked, &from, &to)
+	}
+	signed.Status.Certificate = f.authority.sign(f.t, asked, from, to)
 	return signed
 }
 

@@ -67,8 +67,8 @@ type Identity struct {
 type managedCertificate struct {
 	files             certificate.FileStore
 	current           atomic.Pointer[tls.Certificate]
-	renewAt           time.Time // when the next certificate must be requested
-	kubeconfigWritten bool      // the kubeconfig refers to the certificate, or has one of its own
+	renewal           renewal
+	kubeconfigWritten bool // the kubeconfig refers to the certificate, or has one of its own
 }
 
 // Load reads the agent's credentials. It fails if there are none and none can be requested; the

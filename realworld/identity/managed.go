@@ -46,25 +46,46 @@ func (i *Identity) manageCertificate(own *kubeconfig) (*Identity, error) {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
 	i.managed = &managedCertificate{files: files, kubeconfigWritten: own != nil}
-	stored, err := currentPair(files)
-	var noPair *certificate.NoCertKeyError
+	if err := i.useStored(own); err != nil {
+		i.opts.Warn(err.Error()) // a torn file; the next certificate replaces it
+	}
+	return i, nil
+}
+
+// useStored uses the certificate that is stored, if it is valid, or else that of a kubeconfig, if
+// there is one. The error is of a stored certificate that cannot be read.
+func (i *Identity) useStored(own *kubeconfig) error {
+	stored, err := currentPair(i.managed.files)
 	switch {
 	case err == nil && time.Now().Before(stored.Leaf.NotAfter):
 		i.useCertificate(stored)
-		if hasUnfinishedRequest(files, stored) {
-			i.managed.renewAt = time.Now()
+		if hasUnfinishedRequest(i.managed.files, stored) {
+			i.managed.renewal.due = time.Now()
 		}
-	case err != nil && !errors.As(err, &noPair):
-		i.opts.Warn(err.Error()) // a torn file; the next certificate replaces it
-		fallthrough
-	default:
-		if own != nil {
-			i.storeEmbedded(own, stored)
-			i.useCertificate(own.certificate)
-			i.managed.renewAt = time.Now() // as a kubelet replaces a kubeconfig's at once
-		}
+	case own != nil:
+		i.storeEmbedded(own, stored)
+		i.useCertificate(own.certificate)
+		i.managed.renewal.due = time.Now() // as a kubelet replaces a kubeconfig's at once
 	}
-	return i, nil
+	if noPair := (*certificate.NoCertKeyError)(nil); errors.As(err, &noPair) {
+		return nil
+	}
+	return err
+}
+
+// readAgain looks for a valid certificate where Load has looked for one, and uses it: after a long
+// outage an administrator gives the node another kubeconfig. The server is that of Load until the
+// next start.
+func (i *Identity) readAgain() (found bool) {
+	own, err := readKubeconfig("--kubeconfig", i.opts.Kubeconfig)
+	if err == nil && own.certificate != nil && own.checkExpiry(time.Now()) == nil {
+		i.managed.kubeconfigWritten = true
+	} else {
+		own = nil
+	}
+	_ = i.useStored(own) // what cannot be read is as good as none
+	_, err = i.currentCertificate()
+	return err == nil
 }
 
 // hasUnfinishedRequest reports whether an earlier start has requested the next certificate.
@@ -122,9 +143,9 @@ func (i *Identity) useCertificate(cert *tls.Certificate) {
 		}
 		m.kubeconfigWritten = err == nil
 	}
-	m.renewAt = renewalTime(cert)
-	if cert.Leaf.Subject.CommonName != nodeSubject(i.opts.NodeName).CommonName {
-		m.renewAt = time.Now() // the node was renamed
+	m.renewal.due = renewalTime(cert)
+	if !hasSubject(cert.Leaf, nodeSubject(i.opts.NodeName)) {
+		m.renewal.due = time.Now() // the node was renamed
 	}
 	m.current.Store(cert)
 }
@@ -146,16 +167,14 @@ func (i *Identity) currentCertificate() (*tls.Certificate, error) {
 // certificate if there is none.
 func (i *Identity) requestCertificates(ctx context.Context) {
 	for ctx.Err() == nil {
-		_, err := i.currentCertificate()
-		if err == nil && !i.opts.Rotate {
+		if _, err := i.currentCertificate(); err == nil && !i.opts.Rotate {
 			return
 		}
-		untilRenewal := time.Until(i.managed.renewAt)
-		if err != nil || untilRenewal <= 0 {
-			i.requestWithRetry(ctx)
+		if wait := i.managed.renewal.wait(); wait > 0 {
+			sleep(ctx, min(wait, renewalCheckInterval))
 			continue
 		}
-		sleep(ctx, min(untilRenewal, renewalCheckInterval))
+		i.requestWithRetry(ctx)
 	}
 }
 
@@ -184,8 +203,13 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// requestCertificate creates a key, has it signed, and uses the certificate.
+// requestCertificate creates a key, has it signed, and uses the certificate. Without a valid one it
+// first looks whether another program has provided one, whose successor is requested next.
 func (i *Identity) requestCertificate(ctx context.Context) error {
+	if _, err := i.currentCertificate(); err != nil && i.readAgain() {
+		i.closeAll()
+		return nil
+	}
 	conn, err := i.requestConnection()
 	if err != nil {
 		return err
@@ -205,6 +229,7 @@ func (i *Identity) requestCertificate(ctx context.Context) error {
 		return err
 	}
 	i.useCertificate(stored)
+	i.managed.renewal.obtained(i.managed.renewal.isDue())
 	i.closeAll() // a server identifies a client by its connection
 	return nil
 }

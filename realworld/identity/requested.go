@@ -34,7 +34,9 @@ type requestedCertificate struct {
 	opts    ServingOptions
 	files   certificate.FileStore
 	current atomic.Pointer[tls.Certificate]
-	renewAt time.Time // when the next certificate must be requested
+	renewal renewal
+	// The names and addresses of the last certificate that was obtained, as they were requested.
+	requested x509.CertificateRequest
 
 	rotations   rotationAges
 	renewErrors atomic.Int64 // failed requests for a certificate
@@ -67,7 +69,7 @@ func newRequestedCertificate(opts ServingOptions) (*requestedCertificate, error)
 }
 
 func (r *requestedCertificate) use(c *tls.Certificate) {
-	r.renewAt = renewalTime(c)
+	r.renewal.due = renewalTime(c)
 	r.current.Store(c)
 }
 
@@ -104,7 +106,7 @@ func (r *requestedCertificate) run(ctx context.Context) {
 		err := r.requestIfNeeded(ctx, client)
 		if err == nil {
 			lastWarning, wait = "", retryMin
-			sleep(ctx, max(0, min(time.Until(r.renewAt), addressCheckInterval)))
+			sleep(ctx, min(r.renewal.wait(), addressCheckInterval))
 			continue
 		}
 		if err.Error() != lastWarning && ctx.Err() == nil {
@@ -127,8 +129,7 @@ func (r *requestedCertificate) requestIfNeeded(ctx context.Context,
 	if len(template.IPAddresses) == 0 {
 		return errors.New("the Node has no address yet")
 	}
-	if current, err := r.certificate(); err == nil && time.Now().Before(r.renewAt) &&
-		matches(current.Leaf, &template) {
+	if !r.needs(&template) {
 		return nil
 	}
 	stored, err := signingRequest{servingName, template, certificates.KubeletServingSignerName,
@@ -143,23 +144,20 @@ func (r *requestedCertificate) requestIfNeeded(ctx context.Context,
 		r.rotations.observe(time.Since(last.Leaf.NotBefore))
 	}
 	r.use(stored)
+	r.renewal.obtained(r.renewal.isDue() || !satisfies(stored.Leaf, &template))
+	r.requested = template
 	return nil
 }
 
-// matches reports whether a certificate is for exactly the names and addresses of a request.
-func matches(c *x509.Certificate, template *x509.CertificateRequest) bool {
-	has := slices.Sorted(slices.Values(c.DNSNames))
-	return slices.Equal(has, template.DNSNames) &&
-		slices.Equal(sortedStrings(c.IPAddresses), sortedStrings(template.IPAddresses))
-}
-
-func sortedStrings(ips []net.IP) []string {
-	var all []string
-	for _, ip := range ips {
-		all = append(all, ip.String())
+// needs reports whether a certificate must be requested. A signer may leave out what was requested,
+// so the same is not requested again before the end of the pause.
+func (r *requestedCertificate) needs(template *x509.CertificateRequest) bool {
+	current, err := r.certificate()
+	if err == nil && !r.renewal.isDue() && satisfies(current.Leaf, template) {
+		return false
 	}
-	slices.Sort(all)
-	return all
+	return !r.renewal.isPaused() || !slices.Equal(r.requested.DNSNames, template.DNSNames) ||
+		!slices.EqualFunc(r.requested.IPAddresses, template.IPAddresses, net.IP.Equal)
 }
 
 // nodeNames returns the DNS names and the IP addresses of a Node, sorted and without duplicates.

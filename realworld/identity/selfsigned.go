@@ -122,10 +122,10 @@ func (s *selfSigned) generate() (m generated, err error) {
 }
 
 // write writes the key first: after a kill in between, the files do not match and are generated
-// again.
+// again. Every user may read the certificate, as a kubelet's: monitoring looks at its dates.
 func (s *selfSigned) write(m generated) error {
 	if err := replacefile.Write(s.key, m.key, dirMode); err != nil {
 		return err
 	}
-	return replacefile.Write(s.cert, m.cert, dirMode)
+	return replacefile.WritePublic(s.cert, m.cert, dirMode)
 }

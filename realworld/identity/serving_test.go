@@ -14,6 +14,7 @@ import (
 	certificates "k8s.io/api/certificates/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/keyutil"
 
 	"seedlet.dev/realworld/porttest"
 )
@@ -83,6 +84,10 @@ func TestServingSelfSigned(t *testing.T) {
 	key := filepath.Join(dir, "kubelet.key")
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key: %v, %v", info, err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "kubelet.crt"))
+	if err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the certificate: %v, %v", info, err)
 	}
 	opts.HostName = "node-2"
 	renamed := servedCertificate(t, newServing(t, opts))
@@ -228,10 +233,10 @@ func TestServingIsRenewed(t *testing.T) {
 	f.mu.Unlock()
 	check(2, "another address")
 	check(2, "valid again")
-	r.renewAt = time.Now()
+	r.renewal = renewal{}
 	check(3, "about to expire")
 	f.deny.Store(true)
-	r.renewAt = time.Now()
+	r.renewal = renewal{}
 	if err := r.requestIfNeeded(t.Context(), client); err == nil {
 		t.Error("no error for a denied request")
 	}
@@ -270,5 +275,37 @@ func TestServingWithoutAPIServer(t *testing.T) {
 	}
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "serverTLSBootstrap") {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// A self-signed certificate that has expired is replaced at the start, and at a handshake.
+func TestServingSelfSignedExpires(t *testing.T) {
+	a, dir := newAuthority(t), t.TempDir()
+	a.cert.Subject.CommonName = "node-1-ca@1700000000"
+	put := func(to time.Duration) {
+		private := newKey(t)
+		key, err := keyutil.MarshalPrivateKeyToPEM(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert := a.sign(t, &x509.CertificateRequest{DNSNames: []string{"node-1"},
+			PublicKey: private.Public()}, time.Now().Add(-2*time.Hour), time.Now().Add(to))
+		write(t, filepath.Join(dir, "kubelet.key"), string(key))
+		write(t, filepath.Join(dir, "kubelet.crt"), string(cert))
+	}
+	opts := ServingOptions{CertDir: dir, HostName: "node-1"}
+	put(time.Hour)
+	s := newServing(t, opts)
+	if issuer := servedCertificate(t, s).Issuer.CommonName; issuer != a.cert.Subject.CommonName {
+		t.Errorf("a valid certificate was replaced by that of %s", issuer)
+	}
+	for _, running := range []bool{true, false} {
+		put(-time.Hour)
+		if !running {
+			s = newServing(t, opts)
+		}
+		if leaf := servedCertificate(t, s); time.Until(leaf.NotAfter) < time.Hour {
+			t.Errorf("running %v: serves a certificate until %v", running, leaf.NotAfter)
+		}
 	}
 }

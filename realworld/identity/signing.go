@@ -37,8 +37,8 @@ type signingRequest struct {
 
 // obtain creates a key, has it signed, and stores the certificate. The key is kept in a file until
 // the certificate is stored, and the name of the request follows from it: an agent that is started
-// again waits for the same request, however often that happens. A request that was denied is given
-// up with its key.
+// again waits for the same request, however often that happens. A request that was denied, or led
+// to the certificate of another, is given up with its key.
 func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	files certificate.FileStore) (*tls.Certificate, error) {
 	keyFile := requestKeyPath(files, o.pairName)
@@ -73,12 +73,31 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 		}
 		return nil, err
 	}
+	if err := o.check(signed, key); err != nil {
+		return nil, errors.Join(fmt.Errorf("the certificate of %s: %w", name, err), os.Remove(keyFile))
+	}
 	stored, err := files.Update(signed, keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the certificate of %s: %w", name, err)
 	}
 	_ = os.Remove(keyFile) // otherwise the next certificate has the same key
 	return stored, nil
+}
+
+// check returns an error if a signed certificate is not for the key and the subject of the request:
+// the API server would not know the node by it. Names that are missing are no error, since a
+// serving certificate is of use without some of them.
+func (o signingRequest) check(signed []byte, key *ecdsa.PrivateKey) error {
+	chain, err := cert.ParseCertsPEM(signed)
+	switch {
+	case err != nil:
+		return err
+	case !key.PublicKey.Equal(chain[0].PublicKey):
+		return errors.New("it is for another key")
+	case !hasSubject(chain[0], o.template.Subject):
+		return fmt.Errorf("it is for %s, want %s", chain[0].Subject, o.template.Subject)
+	}
+	return nil
 }
 
 // requestKeyPath returns the file of the key for which a certificate is requested.

@@ -97,8 +97,8 @@ func TestEmbeddedIsStored(t *testing.T) {
 	e := newEmbedded(t, -time.Hour, time.Hour)
 	i := e.load(t)
 	e.checkStored(t, e.cert, e.key)
-	if cert, err := i.currentCertificate(); err != nil || time.Until(i.managed.renewAt) > 0 {
-		t.Errorf("in use: %v, %v; the next one is requested at %v", cert, err, i.managed.renewAt)
+	if cert, err := i.currentCertificate(); err != nil || time.Until(i.managed.renewal.due) > 0 {
+		t.Errorf("in use: %v, %v; the next one is requested at %v", cert, err, i.managed.renewal.due)
 	}
 	if len(e.warnings) > 0 {
 		t.Errorf("warnings %q", e.warnings)
@@ -108,8 +108,8 @@ func TestEmbeddedIsStored(t *testing.T) {
 	if err != nil || len(files) != 2 {
 		t.Errorf("files after a restart: %q, %v", files, err)
 	}
-	if time.Until(i.managed.renewAt) < 0 {
-		t.Errorf("after a restart, the next certificate is requested at %v", i.managed.renewAt)
+	if time.Until(i.managed.renewal.due) < 0 {
+		t.Errorf("after a restart, the next certificate is requested at %v", i.managed.renewal.due)
 	}
 }
 
@@ -302,5 +302,76 @@ func TestSuccessorAfterRestart(t *testing.T) {
 	if stored, err := currentPair(l.managed.files); err != nil ||
 		hasUnfinishedRequest(l.managed.files, stored) {
 		t.Errorf("the request of the stored certificate is unfinished: %v", err)
+	}
+}
+
+// While the client certificate has expired, the agent looks for another one that an administrator
+// lays down: in the kubeconfig, which is not written then, or where the kubeconfig refers to. The
+// next certificate is requested with it, as at a start.
+func TestKubeconfigIsReadAgain(t *testing.T) {
+	for name, layDown := range map[string]func(t *testing.T, e *embedded, cert, key []byte){
+		"embedded": func(_ *testing.T, e *embedded, cert, key []byte) {
+			e.fake.kubeconfig(e.opts.Kubeconfig, map[string]any{
+				"client-certificate-data": cert, "client-key-data": key})
+		},
+		"files": func(t *testing.T, e *embedded, cert, key []byte) {
+			pem := filepath.Join(filepath.Dir(e.opts.Kubeconfig), "client.pem")
+			write(t, pem, string(cert)+string(key))
+			e.fake.kubeconfig(e.opts.Kubeconfig, map[string]any{
+				"client-certificate": "client.pem", "client-key": "client.pem"})
+		},
+		"stored": func(t *testing.T, e *embedded, cert, key []byte) {
+			write(t, e.current(), string(cert)+string(key))
+		},
+	} {
+		for _, bootstrap := range []string{"", "none"} {
+			t.Run(name+bootstrap, func(t *testing.T) {
+				e := newEmbedded(t, -2*time.Hour, -time.Hour)
+				if bootstrap != "" { // as after kubeadm join
+					e.opts.Bootstrap = filepath.Join(t.TempDir(), bootstrap)
+				}
+				l := startSession(t, e.opts)
+				if _, _, err := l.whoami(e.fake.url); err == nil ||
+					!strings.Contains(err.Error(), "has expired") {
+					t.Fatalf("a request with an expired certificate: %v", err)
+				}
+				cert, key := e.fake.authority.pair(t, node, -time.Hour, 100*time.Hour)
+				layDown(t, e, cert, key)
+				before, err := os.ReadFile(e.opts.Kubeconfig)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.waitFor(t, e.fake.url, func(who, _ string) bool { return who == node })
+				if name != "stored" {
+					e.fake.waitForRequests(t, 1)
+				}
+				l.Close()
+				if got := e.fake.csrRequesters(); len(got) > 0 && got[0] != node {
+					t.Errorf("certificates were requested by %q", got)
+				}
+				if after, err := os.ReadFile(e.opts.Kubeconfig); !bytes.Equal(after, before) {
+					t.Errorf("the kubeconfig was written: %s, %v", after, err)
+				}
+				if name == "embedded" {
+					e.checkStored(t, cert, key)
+				}
+			})
+		}
+	}
+}
+
+// A bootstrap does not write a kubeconfig that an administrator lays down meanwhile.
+func TestKubeconfigDuringBootstrap(t *testing.T) {
+	e := newEmbedded(t, -2*time.Hour, -time.Hour)
+	e.opts.Bootstrap = e.fake.kubeconfig(filepath.Join(t.TempDir(), "bootstrap"),
+		map[string]any{"token": "stranger"})
+	l := startSession(t, e.opts)
+	cert, key := e.fake.authority.pair(t, node, -time.Hour, 100*time.Hour)
+	e.fake.kubeconfig(e.opts.Kubeconfig, map[string]any{
+		"client-certificate-data": cert, "client-key-data": key})
+	l.waitFor(t, e.fake.url, func(who, _ string) bool { return who == node })
+	data, err := os.ReadFile(e.opts.Kubeconfig)
+	if err != nil || !strings.Contains(string(data), "client-key-data") {
+		t.Errorf("the kubeconfig was written: %s, %v", data, err)
 	}
 }

@@ -39,13 +39,14 @@ func Acquire(ctx context.Context, path string) error {
 	return nil
 }
 
-// UntilOpened returns a context that is done when a process opens or removes the file.
+// UntilOpened returns a context that is done when a process opens the file. Its removal is not
+// noticed: the file exists while it is locked.
 func UntilOpened(ctx context.Context, path string) (context.Context, error) {
 	watcher, err := inotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", path, err)
 	}
-	if err := watcher.AddWatch(path, inotify.InOpen|inotify.InDeleteSelf); err != nil {
+	if err := watcher.AddWatch(path, inotify.InOpen); err != nil {
 		watcher.Close()
 		return nil, fmt.Errorf("watching %s: %w", path, err)
 	}
@@ -54,7 +55,7 @@ func UntilOpened(ctx context.Context, path string) (context.Context, error) {
 		defer watcher.Close()
 		select {
 		case <-watcher.Event:
-			cancel(fmt.Errorf("%s was opened or removed by another process", path))
+			cancel(fmt.Errorf("%s was opened by another process", path))
 		case err := <-watcher.Error:
 			klog.ErrorS(err, "the lock file cannot be watched", "path", path)
 			cancel(fmt.Errorf("watching %s: %w", path, err))

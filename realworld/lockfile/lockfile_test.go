@@ -92,3 +92,21 @@ func TestUntilOpened(t *testing.T) {
 		t.Error("a file that does not exist is watched")
 	}
 }
+
+// The removal of a locked file is not noticed, as by a kubelet: the file exists while the lock is
+// held.
+func TestRemovedLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if err := Acquire(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := UntilOpened(t.Context(), path)
+	if err := errors.Join(err, os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ctx.Done():
+		t.Error(context.Cause(ctx))
+	case <-time.After(100 * time.Millisecond):
+	}
+}

@@ -1,8 +1,11 @@
 package replacefile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -35,6 +38,83 @@ func TestFailedWrite(t *testing.T) {
 		t.Error("a directory was replaced")
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("the directory has %v, %v", left, err)
+	}
+}
+
+// The mode is that which is asked for, whatever the file had and what new files may have.
+func TestWritePublic(t *testing.T) {
+	before := syscall.Umask(0o077)
+	defer syscall.Umask(before)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WritePublic(path, []byte("text"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {
+		t.Errorf("the file is %v, %v", info, err)
+	}
+}
+
+// A link stays a link, and the file that it refers to is replaced: its readers see no torn content.
+func TestWriteThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "elsewhere", "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o750), os.WriteFile(file, nil, 0o600),
+		os.Symlink("elsewhere/file", filepath.Join(dir, "middle")),
+		os.Symlink(filepath.Join(dir, "middle"), link)); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(link, []byte("text"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.Stat(file); err != nil || os.SameFile(now, old) {
+		t.Errorf("the file was written in its place: %v", err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != filepath.Join(dir, "middle") {
+		t.Errorf("the link refers to %q, %v", to, err)
+	}
+}
+
+// A file that is mounted by itself, as into a container, cannot be replaced by a rename.
+func TestWriteToMount(t *testing.T) {
+	dir := t.TempDir()
+	file, mounted := filepath.Join(dir, "file"), filepath.Join(dir, "mounted")
+	if err := errors.Join(os.WriteFile(file, []byte("longer than before"), 0o600),
+		os.WriteFile(mounted, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error)
+	go func() {
+		runtime.LockOSThread() // its mount namespace ends with it
+		err := syscall.Unshare(syscall.CLONE_FS | syscall.CLONE_NEWNS)
+		if err == nil {
+			err = syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = syscall.Mount(file, mounted, "", syscall.MS_BIND, "")
+		}
+		if err == nil {
+			err = Write(mounted, []byte("text"), 0o750)
+		}
+		written <- err
+	}()
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("the directory has %v, %v", left, err)
 	}
 }
