@@ -2031,6 +2031,34 @@ var mutants = []mutant{
 		scenario: "plugins", seeds: "1-50",
 	},
 	{
+		name:     "a plugin is not refused if the API server refuses its labels",
+		file:     "core/nodeobject.go",
+		old:      "RefusedDriver(r, ev); driver != \"\" {",
+		new:      "RefusedDriver(r, ev); driver == \"-\" {",
+		scenario: "plugins", seeds: "1-40",
+	},
+	{
+		name:     "the entry of a driver in the CSINode is changed where it is",
+		file:     "core/csi/csinode.go",
+		old:      "	}\n	return remove()\n}",
+		new:      "	}\n	*entry = wanted\n	return desired\n}",
+		scenario: "plugins", seeds: "1-40",
+	},
+	{
+		name:     "a plugin waits for ever once one of a higher version is registered",
+		file:     "core/csi/driver.go",
+		old:      "case isRegistered && s.Problem == \"\":",
+		new:      "case isRegistered && s.Problem == \"-\":",
+		scenario: "plugins", seeds: "170-190",
+	},
+	{
+		name:     "a pod ends for the number of volumes before its driver is asked again",
+		file:     "core/csi/attach.go",
+		old:      "!n.hasAskedSince(v.Driver, since)",
+		new:      "since.IsZero()",
+		scenario: "csi-limit", seeds: "40-60",
+	},
+	{
 		name:     "a shutdown ends all groups at once",
 		file:     "core/shutdown/shutdown.go",
 		old:      "now.Before(s.Deadline) {\n\t\t\treturn s.Deadline",
@@ -3243,8 +3271,9 @@ var mutants = []mutant{
 	{
 		name:     "a take-over: the CSINode loses drivers that have not registered yet",
 		file:     "core/csi/csinode.go",
-		old:      "d != nil && len(d.Sessions) == 0: // it has gone",
-		new:      "d == nil || len(d.Sessions) == 0: // it has gone",
+		old:      "return e.Name == name\n",
+		new:      "return n.Drivers[e.Name] == nil || e.Name == name\n",
+		also:     &edit{"core/csi/csinode.go", "	case entry == nil:\n", "	case entry == nil:\n		remove()\n"},
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
