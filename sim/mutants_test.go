@@ -3269,11 +3269,12 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
-		name:     "a take-over: the CSINode loses drivers that have not registered yet",
-		file:     "core/csi/csinode.go",
-		old:      "return e.Name == name\n",
-		new:      "return n.Drivers[e.Name] == nil || e.Name == name\n",
-		also:     &edit{"core/csi/csinode.go", "	case entry == nil:\n", "	case entry == nil:\n		remove()\n"},
+		name: "a take-over: the CSINode loses drivers that have not registered yet",
+		file: "core/csi/csinode.go",
+		old:  "return e.Name == name\n",
+		new:  "return n.Drivers[e.Name] == nil || e.Name == name\n",
+		also: &edit{"core/csi/csinode.go", "	case entry == nil:\n",
+			"	case entry == nil:\n		remove()\n"},
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
