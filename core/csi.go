@@ -122,7 +122,7 @@ func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) 
 // enqueueDrivers plans what depends on the answers of drivers: the CSINode, the Node, and the
 // plugins that wait for both.
 func (a *Agent) enqueueDrivers() {
-	a.state.NodeObject.CheckMetadataNow()
+	a.state.NodeObject.CheckDriversNow()
 	a.enqueueNode()
 	a.queue.enqueue(csi.ObjectOwner)
 	a.queue.enqueue(plugins.Owner)

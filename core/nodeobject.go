@@ -142,6 +142,9 @@ func (a *Agent) updateNodeObject() {
 func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	answered, failures := s.NodeObject.Answered, s.NodeObject.ReadFailures
+	if driver := s.NodeObject.RefusedDriver(r, ev); driver != "" {
+		s.CSI.RefuseMetadata(driver, ev.Err.Message, a.csiEnv())
+	}
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
 	if s.NodeObject.UID() != "" {
 		s.Lease.NodeObserved()

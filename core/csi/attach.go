@@ -26,7 +26,14 @@ type Attachment struct {
 	// Overdue is set if a pod has waited so long that it is asked why: the node may have as many
 	// volumes as it can.
 	Overdue bool `json:"overdue,omitempty"`
+	// FullSince is since when it is known that the node has too many volumes for it, and its pods wait
+	// only for the driver to be asked again how many the node can have; zero: they do not.
+	FullSince time.Time `json:"fullSince,omitzero"`
 }
+
+// fullWaitMax is how long pods wait for a driver to be asked again, and for its answer to be in the
+// CSINode. A kubelet waits for both as long as they take, each two minutes at most.
+const fullWaitMax = 30 * time.Second
 
 // attachOverdue is when a pod reports that a volume is still not attached, and how often again
 // (podAttachAndMountTimeout in pkg/kubelet/volumemanager).
@@ -58,16 +65,17 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if a.Since.IsZero() {
 		a.Since = now
 	}
+	wake = n.endFull(v, env)
 	if a.Attempts.IsWaiting(now, &wake) {
 		return false, wake
 	}
 	if env.Object == nil || !env.SaysInUse(v.name()) {
 		env.ReportsInUse()
-		return false, n.reportOverdue(v, env)
+		return false, timer.Soonest(wake, n.reportOverdue(v, env))
 	}
 	subject := subjectAttach
 	if !env.Named.IsAttached(v.name()) {
-		wake = n.reportOverdue(v, env)
+		wake = timer.Soonest(wake, n.reportOverdue(v, env))
 		if !a.Overdue {
 			return false, wake
 		}
@@ -196,23 +204,50 @@ func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) 
 	return isFull
 }
 
-// handleOverdue applies the VolumeAttachment of a volume that pods have waited long for. If the
-// node has too many volumes for it, those pods fail: their controllers can make others, which the
-// scheduler binds by the new number (WaitForAttachAndMount in pkg/kubelet/volumemanager). Any other
-// answer says nothing: it is asked again when a pod has waited that long once more.
+// handleOverdue applies the VolumeAttachment of a volume that pods have waited long for. Any other
+// answer than that the node has too many volumes for it says nothing: it is asked again when a pod
+// has waited that long once more.
 func (n *Node) handleOverdue(v *Volume, ev world.Event, env *Env) {
 	read, ok := ev.Body.(*world.ObjectRead)
 	if ev.Err != nil || !ok || read.Object.Attachment == nil {
 		return
 	}
 	status := &read.Object.Attachment.Status
-	if status.Attached || status.AttachError == nil || !n.noteAttachError(v, status.AttachError, env) {
-		return
+	isFull := !status.Attached && status.AttachError != nil &&
+		n.noteAttachError(v, status.AttachError, env)
+	if isFull && v.Attachment.FullSince.IsZero() {
+		v.Attachment.FullSince = ev.Time
 	}
+}
+
+// endFull ends the pods that wait for a volume which the node has no room for, so that their
+// controllers make others (WaitForAttachAndMount in pkg/kubelet/volumemanager). The scheduler binds
+// these by the number in the CSINode, so the driver is asked for it before (VerifyExhaustedResource
+// in pkg/volume/csi). It returns when the pods end in any case.
+func (n *Node) endFull(v *Volume, env *Env) time.Time {
+	since := v.Attachment.FullSince
+	if since.IsZero() {
+		return time.Time{}
+	}
+	if end := since.Add(fullWaitMax); env.Effects.Now().Before(end) &&
+		!n.hasAskedSince(v.Driver, since) {
+		return end
+	}
+	v.Attachment.FullSince = time.Time{}
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		if u := v.Uses[target]; u.Attempts.Failures > 0 { // else it is of a pod that came meanwhile
 			u.NodeFull = true
 			env.EnqueuePod(u.UID)
+		}
+	}
+	return time.Time{}
+}
+
+// enqueueFull plans the volumes of a driver whose pods wait for its answer.
+func (n *Node) enqueueFull(driver string, env *Env) {
+	for _, name := range n.VolumeNames() {
+		if v := n.Volumes[name]; v.Driver == driver && !v.Attachment.FullSince.IsZero() {
+			env.Enqueue(VolumeKey(name))
 		}
 	}
 }

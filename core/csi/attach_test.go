@@ -63,6 +63,48 @@ func TestNodeIsFull(t *testing.T) {
 	n.expectClean()
 }
 
+// Pods that wait are ended once their driver was asked again and the CSINode has its answer.
+// However many they are, it is asked in time, and no more often than the shortest period allows.
+func TestDriverIsAskedWhilePodsWait(t *testing.T) {
+	n := newFull(t, 3600, resourceExhausted)
+	for i := range 12 { // of each a volume is found to be one too many, five seconds after another
+		n.wait(5 * time.Second)
+		u := use(fmt.Sprint("p", i))
+		u.Handle, u.SpecName = fmt.Sprint("h-", i), fmt.Sprint("pv-", i)
+		n.need(u)
+	}
+	n.infos = map[string]*world.CSINodeInfo{driverName: {NodeID: "id-1", VolumesMax: 2,
+		Topology: map[string]string{"zone": "a"}}}
+	n.calls = nil
+	n.wait(attachOverdue - time.Minute + time.Second)
+	if !n.isFull("a") || *entryIn(n.csiNode, driverName).Allocatable.Count != 2 {
+		t.Errorf("full %v, the CSINode has %+v", n.isFull("a"), n.csiNode.Spec)
+	}
+	n.expect("info", "update CSINode")
+	n.wait(time.Minute)
+	asked := 0
+	for _, call := range n.calls {
+		if call == "info" {
+			asked++
+		}
+	}
+	if asked < 5 || asked > 6 {
+		t.Errorf("asked %d times in a minute", asked)
+	}
+}
+
+// A driver that does not answer holds the pods that wait no longer than a bound.
+func TestDriverDoesNotAnswerWhilePodsWait(t *testing.T) {
+	n := newFull(t, 3600, resourceExhausted)
+	n.hold["GetCSINodeInfo"] = true
+	if n.wait(attachOverdue + fullWaitMax - time.Second); n.isFull("a") {
+		t.Error("the pod does not wait for the driver")
+	}
+	if n.wait(2 * time.Second); !n.isFull("a") {
+		t.Error("the pod waits for a driver that does not answer")
+	}
+}
+
 // Nothing but the answer that the node is full ends a pod: no other error, no driver whose number
 // is fixed, no failed read, and no volume that is attached by then.
 func TestNodeIsNotFull(t *testing.T) {

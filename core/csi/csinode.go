@@ -49,25 +49,47 @@ func (n *Node) PlanObject(env *Env) time.Time {
 	case !n.Enabled || env.Object == nil || o.Op != 0:
 	case o.Attempts.IsWaiting(env.Effects.Now(), &wake):
 	case !o.Known:
-		n.issueObject(&world.GetObject{Resource: world.ResourceCSINodes, Name: n.Name}, env)
-	case o.CSINode == nil:
-		created := n.desiredObject(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Name,
+		n.issueObject("", &world.GetObject{Resource: world.ResourceCSINodes, Name: n.Name}, env)
+	case o.CSINode == nil: // none of the drivers can be why it is refused
+		created := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Name,
+			Annotations: map[string]string{v1.MigratedPluginsAnnotationKey: migratedPlugins},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name,
-				UID: env.Object.UID}}}})
-		n.issueObject(&world.CreateObject{Object: world.Object{CSINode: created}}, env)
+				UID: env.Object.UID}}}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}}}
+		n.issueObject("", &world.CreateObject{Object: world.Object{CSINode: created}}, env)
 	case !isOwnedBy(o.CSINode, env.Object): // it is that of an earlier Node of the name
-		n.issueObject(&world.DeleteObject{Resource: world.ResourceCSINodes, Name: n.Name,
+		n.issueObject("", &world.DeleteObject{Resource: world.ResourceCSINodes, Name: n.Name,
 			UID: string(o.CSINode.UID)}, env)
 	default:
-		if desired := n.desiredObject(o.CSINode); !isSameObject(desired, o.CSINode) {
-			n.issueObject(&world.UpdateObject{Object: world.Object{CSINode: desired}}, env)
+		wake = n.planEntries(env)
+	}
+	return wake
+}
+
+// planEntries issues the next change of a CSINode, and returns when to plan again. Each is that of
+// one driver, so that one whose entry the API server refuses keeps no other from the object.
+func (n *Node) planEntries(env *Env) time.Time {
+	var wake time.Time
+	current := n.Object.CSINode
+	if current.Annotations[v1.MigratedPluginsAnnotationKey] != migratedPlugins {
+		desired := current.DeepCopy()
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1.MigratedPluginsAnnotationKey,
+			migratedPlugins)
+		n.issueObject("", &world.UpdateObject{Object: world.Object{CSINode: desired}}, env)
+		return wake
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		desired := n.desiredObject(name, env)
+		if desired != nil && !n.Drivers[name].Refused.IsWaiting(env.Effects.Now(), &wake) {
+			n.issueObject(name, &world.UpdateObject{Object: world.Object{CSINode: desired}}, env)
+			return wake
 		}
 	}
 	return wake
 }
 
-func (n *Node) issueObject(body any, env *Env) {
-	n.Object.Op = env.Effects.Issue(ObjectOwner, "", apiTimeout, body)
+// issueObject issues a request whose subject is the driver that it is for; empty: none.
+func (n *Node) issueObject(driver string, body any, env *Env) {
+	n.Object.Op = env.Effects.Issue(ObjectOwner, driver, apiTimeout, body)
 }
 
 func isOwnedBy(o *storagev1.CSINode, node *v1.Node) bool {
@@ -76,40 +98,51 @@ func isOwnedBy(o *storagev1.CSINode, node *v1.Node) bool {
 	})
 }
 
-func isSameObject(x, y *storagev1.CSINode) bool {
-	return x.Annotations[v1.MigratedPluginsAnnotationKey] ==
-		y.Annotations[v1.MigratedPluginsAnnotationKey] &&
-		slices.EqualFunc(x.Spec.Drivers, y.Spec.Drivers, func(x, y storagev1.CSINodeDriver) bool {
-			return x.Name == y.Name && isSameEntry(&x, &y)
+// desiredObject returns the CSINode with the next change of the entry of a driver; nil if there is
+// none. Entries of others, such as drivers that have not appeared since the agent started, stay. Of
+// an entry only the number of volumes can change (ValidateCSINodeUpdate upstream): any other is
+// removed first, and added by the next write. The Node has what a driver needs before the CSINode.
+func (n *Node) desiredObject(name string, env *Env) *storagev1.CSINode {
+	desired := n.Object.CSINode.DeepCopy()
+	d, entry := n.Drivers[name], entryIn(desired, name)
+	s := d.source()
+	remove := func() *storagev1.CSINode {
+		all := desired.Spec.Drivers
+		desired.Spec.Drivers = slices.DeleteFunc(all, func(e storagev1.CSINodeDriver) bool {
+			return e.Name == name
 		})
+		return desired
+	}
+	switch {
+	case len(d.Sessions) == 0 && entry != nil: // it has gone
+		return remove()
+	case s == nil:
+		return nil
+	case entry == nil && !s.Registered && !isInNode(name, s.Info, env.Object):
+		return nil
+	}
+	wanted := entryOf(name, s.Info)
+	switch {
+	case entry == nil:
+		desired.Spec.Drivers = append(desired.Spec.Drivers, wanted)
+		return desired
+	case isSameEntry(&wanted, entry):
+		return nil
+	}
+	if entry.Allocatable = wanted.Allocatable; isSameEntry(&wanted, entry) {
+		return desired
+	}
+	return remove()
 }
 
-// desiredObject returns the CSINode with the entries of the drivers of this agent. Those of others,
-// such as drivers that have not appeared since the agent started, stay.
-func (n *Node) desiredObject(current *storagev1.CSINode) *storagev1.CSINode {
-	desired := current.DeepCopy()
-	metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1.MigratedPluginsAnnotationKey, migratedPlugins)
-	desired.Spec.Drivers = []storagev1.CSINodeDriver{}
-	listed := map[string]bool{}
-	for _, entry := range current.Spec.Drivers {
-		d := n.Drivers[entry.Name]
-		switch {
-		case listed[entry.Name] || d != nil && len(d.Sessions) == 0: // it has gone
-			continue
-		case d != nil && d.info() != nil:
-			if wanted := entryOf(entry.Name, d.info()); !isSameEntry(&wanted, &entry) {
-				entry = wanted
-			}
-		}
-		listed[entry.Name] = true
-		desired.Spec.Drivers = append(desired.Spec.Drivers, entry)
-	}
-	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
-		if info := n.Drivers[name].info(); info != nil && !listed[name] {
-			desired.Spec.Drivers = append(desired.Spec.Drivers, entryOf(name, info))
+// entryIn returns the entry of a driver in a CSINode; nil if it has none.
+func entryIn(o *storagev1.CSINode, name string) *storagev1.CSINodeDriver {
+	for i := range o.Spec.Drivers {
+		if o.Spec.Drivers[i].Name == name {
+			return &o.Spec.Drivers[i]
 		}
 	}
-	return desired
+	return nil
 }
 
 // entryOf returns the entry of a driver in the CSINode.
@@ -140,22 +173,37 @@ func isSameEntry(x, y *storagev1.CSINodeDriver) bool {
 // isPublished reports whether the cluster knows of a driver what it has answered, or nothing if
 // info is nil.
 func (n *Node) isPublished(name string, info *world.CSINodeInfo, env *Env) bool {
-	if !n.Object.Known || n.Object.CSINode == nil || env.Object == nil {
+	return n.isListed(name, info) && isInNode(name, info, env.Object)
+}
+
+// isListed reports whether the CSINode has what a driver has answered, or nothing if info is nil.
+func (n *Node) isListed(name string, info *world.CSINodeInfo) bool {
+	if !n.Object.Known || n.Object.CSINode == nil {
 		return false
 	}
-	drivers := n.Object.CSINode.Spec.Drivers
-	i := slices.IndexFunc(drivers, func(e storagev1.CSINodeDriver) bool { return e.Name == name })
-	id, hasID := nodeIDs(env.Object)[name]
+	entry := entryIn(n.Object.CSINode, name)
+	if info == nil || entry == nil {
+		return info == nil && entry == nil
+	}
+	wanted := entryOf(name, info)
+	return isSameEntry(&wanted, entry)
+}
+
+// isInNode reports whether the Node has what a driver has answered, or nothing if info is nil.
+func isInNode(name string, info *world.CSINodeInfo, node *v1.Node) bool {
+	if node == nil {
+		return false
+	}
+	id, hasID := nodeIDs(node)[name]
 	if info == nil {
-		return i < 0 && !hasID
+		return !hasID
 	}
 	for key, value := range info.Topology { //ordered: whether one differs
-		if have, exists := env.Object.Labels[key]; !exists || have != value {
+		if have, exists := node.Labels[key]; !exists || have != value {
 			return false
 		}
 	}
-	wanted := entryOf(name, info)
-	return i >= 0 && isSameEntry(&wanted, &drivers[i]) && id == info.NodeID
+	return id == info.NodeID
 }
 
 // nodeIDs returns the IDs in the annotation of a Node. One that cannot be read is replaced.
@@ -167,34 +215,48 @@ func nodeIDs(node *v1.Node) map[string]string {
 	return ids
 }
 
-// NodeMetadata returns the labels and annotations that the drivers need in the Node, as far as they
-// differ from those that it has; a nil value removes an annotation. A label that has another value
-// already is left: its driver is not registered.
-func (n *Node) NodeMetadata(node *v1.Node) (labels, annotations map[string]any) {
-	labels, annotations = map[string]any{}, map[string]any{}
-	ids := nodeIDs(node)
-	before := len(ids)
-	changed := false
-	for name, d := range n.Drivers { //ordered: each by itself
-		info := d.info()
-		switch {
-		case info != nil:
-			changed = changed || ids[name] != info.NodeID
-			ids[name] = info.NodeID
-			for key, value := range info.Topology { //ordered: a map
-				if _, exists := node.Labels[key]; !exists {
-					labels[key] = value
-				}
-			}
-		case len(d.Sessions) == 0:
-			delete(ids, name)
+// NodeMetadata returns the first driver after another one, by their names, that needs labels and
+// annotations in the Node which it does not have, and these; empty: there is none. A nil value
+// removes an annotation. Each driver has its own patch: one may need what the API server refuses.
+func (n *Node) NodeMetadata(node *v1.Node, after string, now time.Time) (driver string, labels,
+	annotations map[string]any) {
+	var wait time.Time
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		if name <= after || n.Drivers[name].Refused.IsWaiting(now, &wait) {
+			continue
+		}
+		if labels, annotations = n.metadataOf(name, node); len(labels)+len(annotations) > 0 {
+			return name, labels, annotations
 		}
 	}
-	switch {
-	case !changed && len(ids) == before:
-	case len(ids) == 0:
-		annotations[nodeIDAnnotation] = nil
+	return "", nil, nil
+}
+
+// metadataOf returns what a driver needs in a Node, as far as that does not have it. A label that
+// has another value already is left: a driver is not registered for it.
+func (n *Node) metadataOf(name string, node *v1.Node) (labels, annotations map[string]any) {
+	labels, annotations = map[string]any{}, map[string]any{}
+	d, ids := n.Drivers[name], nodeIDs(node)
+	id, hasID := ids[name]
+	switch s := d.source(); {
+	case s != nil && !s.Registered && s.collision(node) != "":
+		return nil, nil
+	case s != nil:
+		for key, value := range s.Info.Topology { //ordered: a map
+			if _, exists := node.Labels[key]; !exists {
+				labels[key] = value
+			}
+		}
+		if id == s.Info.NodeID {
+			return labels, annotations
+		}
+		ids[name] = s.Info.NodeID
+	case len(d.Sessions) == 0 && hasID:
+		delete(ids, name)
 	default:
+		return nil, nil
+	}
+	if annotations[nodeIDAnnotation] = nil; len(ids) > 0 {
 		text, err := json.Marshal(ids)
 		if err != nil {
 			panic("csi: encoding the IDs of the node: " + err.Error())
@@ -202,6 +264,14 @@ func (n *Node) NodeMetadata(node *v1.Node) (labels, annotations map[string]any) 
 		annotations[nodeIDAnnotation] = string(text)
 	}
 	return labels, annotations
+}
+
+// RefuseMetadata notes that the API server has refused what a driver needs in the Node.
+func (n *Node) RefuseMetadata(driver, message string, env *Env) {
+	if d := n.Drivers[driver]; d != nil {
+		d.refuse("error updating Node object with CSI driver node info: "+message, driver, env)
+		env.Enqueue(DriverKey(driver))
+	}
 }
 
 // HandleObjectCompletion applies the completion of a request for the CSINode.
@@ -218,16 +288,20 @@ func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	case ev.Err == nil && ok && read.Object.CSINode != nil:
 		o.Known, o.CSINode = true, read.Object.CSINode
 		o.Attempts.Succeed()
+		if d := n.Drivers[r.Subject]; d != nil {
+			d.Refused.Succeed()
+		}
 	default:
 		n.failObject(r, ev, env)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		env.Enqueue(DriverKey(name))
+		n.enqueueFull(name, env)
 	}
 }
 
-// failObject notes a failed request. The object is read before the next write. Plugins are not
-// registered if the API server refuses what they have answered.
+// failObject notes a failed request. The object is read before the next write. A plugin is not
+// registered if the API server refuses its entry, or the object itself.
 func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 	o := &n.Object
 	message, kind := "answered with another object", world.KindInternal
@@ -239,19 +313,34 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 		env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
 			"err", message)
 	}
-	if kind == world.KindConflict || kind == world.KindExists {
+	switch kind {
+	case world.KindConflict, world.KindExists:
 		o.Attempts.NotBefore = time.Time{} // it is read at once
-	}
-	if r.Call != "UpdateObject" || kind != world.KindInvalid && kind != world.KindRefused &&
-		kind != world.KindTooLarge {
+		return
+	case world.KindInvalid, world.KindRefused, world.KindTooLarge:
+	default:
 		return
 	}
-	for _, d := range n.Drivers { //ordered: each by itself
-		for i := range d.Sessions {
-			if s := &d.Sessions[i]; s.Info != nil && !s.Registered {
-				s.Problem = budget.CutMessage("error updating CSINode object with CSI driver node info: " +
-					strings.TrimSpace(message))
-			}
+	if r.Call == "GetObject" {
+		return
+	}
+	problem := "error updating CSINode object with CSI driver node info: " + strings.TrimSpace(message)
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		if r.Subject == "" || r.Subject == name {
+			n.Drivers[name].refuse(problem, name, env)
 		}
+	}
+}
+
+// refuse notes that the API server refuses what a driver needs. A plugin that is not registered
+// cannot be; what a registered one needs, or one that has gone has left, is written again later.
+func (d *Driver) refuse(problem, name string, env *Env) {
+	if s := d.source(); s != nil && !s.Registered {
+		s.Problem = budget.CutMessage(problem)
+		return
+	}
+	if d.Refused.Fail(env.Effects.Now(), problem); d.Refused.Failures == 1 {
+		env.Effects.Log(world.LevelWarning, "Failed to make a CSI driver known to the cluster", "driver",
+			name, "err", d.Refused.Problem)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -22,6 +23,9 @@ type Driver struct {
 	// Sessions are the plugins of the name, in the order in which they appeared. Without any, the
 	// driver has gone, and what the cluster knows of it is taken back.
 	Sessions []Session `json:"sessions,omitempty"`
+	// Refused are the writes for the driver that the API server has refused in a row, though no plugin
+	// waits for them to be registered.
+	Refused volumeop.Attempts `json:"refused,omitzero"`
 }
 
 // Session is one plugin, from the time that it is to be registered.
@@ -33,8 +37,10 @@ type Session struct {
 	Registered bool               `json:"registered,omitempty"`
 	Op         world.OpID         `json:"op,omitempty"`
 	Info       *world.CSINodeInfo `json:"info,omitempty"` // checked
-	AskAt      time.Time          `json:"askAt,omitzero"` // when to ask again; zero: not at all
-	Attempts   volumeop.Attempts  `json:"attempts,omitzero"`
+	AskedAt    time.Time          `json:"askedAt,omitzero"`
+	// AskSoon is set if the plugin is to be asked again before the period of its driver has passed.
+	AskSoon  bool              `json:"askSoon,omitempty"`
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 	// Problem is why the plugin cannot be registered.
 	Problem string `json:"problem,omitempty"`
 }
@@ -47,11 +53,14 @@ type Plugin struct {
 
 // The bounds of what is kept of a driver.
 const (
-	driversMax       = 64
-	nodeIDMax        = 1024 // the API server has its own, lower one
-	topologyMax      = 64   // segments
-	allocatableRetry = 10 * time.Second
+	driversMax  = 64
+	nodeIDMax   = 256 // as the API server has it (csiNodeIDMaxLength)
+	topologyMax = 64  // segments
 )
+
+// allocatableRetry is the least time between two questions to a registered plugin: the shortest
+// period that a CSIDriver can have.
+const allocatableRetry = 10 * time.Second
 
 // DriverComponent is the component of the keys of drivers.
 const DriverComponent = "csidriver"
@@ -69,7 +78,7 @@ func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (change
 	before := n.Drivers
 	n.Drivers = map[string]*Driver{}
 	for name, d := range before { //ordered: each by itself
-		n.Drivers[name] = &Driver{}
+		n.Drivers[name] = &Driver{Refused: d.Refused}
 		for _, s := range d.Sessions {
 			i := slices.IndexFunc(plugins, func(p Plugin) bool { return p.Socket == s.Socket })
 			if s.Registered = i >= 0 && plugins[i].Registered; i < 0 && sockets[s.Socket] ||
@@ -92,15 +101,30 @@ func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (change
 			if len(n.Drivers) > driversMax {
 				s.Problem = fmt.Sprintf("the node has %d CSI drivers, and can have no more", driversMax)
 			}
-			d.Sessions = append(d.Sessions, s)
+			d.Sessions, d.Refused = append(d.Sessions, s), volumeop.Attempts{}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		n.Drivers[name].supersede()
 		if !before[name].isSame(n.Drivers[name]) {
 			changed = append(changed, name)
 		}
 	}
 	return changed
+}
+
+// supersede sets the problem of plugins that wait to be registered although one that came later is:
+// it has a higher version, and the cluster knows what it has answered.
+func (d *Driver) supersede() {
+	isRegistered := false
+	for i := len(d.Sessions) - 1; i >= 0; i-- {
+		switch s := &d.Sessions[i]; {
+		case s.Registered:
+			isRegistered, s.Problem = true, ""
+		case isRegistered && s.Problem == "":
+			s.Problem = "another driver with the same name is registered with a higher version"
+		}
+	}
 }
 
 // HasDriver reports whether the node has a driver, or is taking back what the cluster knows of it.
@@ -137,12 +161,12 @@ func (s *Session) driver(name string) world.CSIDriver {
 	return world.CSIDriver{Name: name, Endpoint: s.Endpoint}
 }
 
-// info returns what the cluster is to know of a driver: the answer of its newest plugin that has
-// answered; nil if none has.
-func (d *Driver) info() *world.CSINodeInfo {
+// source returns the plugin whose answer the cluster is to know of a driver: the newest one that
+// has answered; nil if none has.
+func (d *Driver) source() *Session {
 	for i := len(d.Sessions) - 1; i >= 0; i-- {
 		if s := &d.Sessions[i]; s.Info != nil && s.Problem == "" {
-			return s.Info
+			return s
 		}
 	}
 	return nil
@@ -172,7 +196,13 @@ func (n *Node) DriverNames() []string { return slices.Sorted(maps.Keys(n.Drivers
 func (n *Node) Retry(driver string) (names []string) {
 	for _, name := range n.VolumeNames() {
 		if v := n.Volumes[name]; v.Driver == driver {
-			v.Staging.Attempts.NotBefore = time.Time{}
+			v.Staging.Attempts.NotBefore, v.Staging.Undoing.NotBefore = time.Time{}, time.Time{}
+			for _, u := range v.Uses { //ordered: each by itself
+				u.Attempts.NotBefore = time.Time{}
+			}
+			for _, p := range v.Publications { //ordered: each by itself
+				p.Attempts.NotBefore = time.Time{}
+			}
 			names = append(names, name)
 		}
 	}
@@ -199,19 +229,28 @@ func (n *Node) PlanDriver(name string, env *Env) time.Time {
 			continue
 		}
 		object, _ := env.driverObject(name)
-		if s.Info != nil && s.AskAt.IsZero() && allocatablePeriod(object) > 0 {
-			s.AskAt = env.Effects.Now().Add(allocatablePeriod(object))
-		}
-		if isDue := s.Info == nil || !s.AskAt.IsZero() && !env.Effects.Now().Before(s.AskAt); isDue {
-			s.AskAt = time.Time{}
+		at := s.askAt(allocatablePeriod(object))
+		if s.Info == nil || !at.IsZero() && !env.Effects.Now().Before(at) {
+			s.AskedAt, s.AskSoon = env.Effects.Now(), false
 			s.Op = env.Effects.IssueFor("", DriverKey(name), s.Registration, callTimeout,
 				&world.GetCSINodeInfo{Driver: s.driver(name)})
 			continue
 		}
 		s.checkTopology(env)
-		wake = timer.Soonest(wake, s.AskAt)
+		wake = timer.Soonest(wake, at)
 	}
 	return wake
+}
+
+// askAt returns when to ask a plugin that has answered again; zero: not at all.
+func (s *Session) askAt(period time.Duration) (at time.Time) {
+	if period > 0 {
+		at = s.AskedAt.Add(period)
+	}
+	if s.AskSoon {
+		at = timer.Soonest(at, s.AskedAt.Add(allocatableRetry))
+	}
+	return at
 }
 
 // allocatablePeriod returns how often a driver is asked how many volumes the node can have; zero:
@@ -227,9 +266,16 @@ func allocatablePeriod(d *storagev1.CSIDriver) time.Duration {
 // askAgain has a registered driver asked again for its node, but not at once after the last time.
 func (n *Node) askAgain(name string, env *Env) {
 	if s := n.session(name); s != nil {
-		s.AskAt = env.Effects.Now().Add(allocatableRetry)
+		s.AskSoon = true
 		env.Enqueue(DriverKey(name))
 	}
+}
+
+// hasAskedSince reports whether a registered driver was asked again at a time or later, and the
+// CSINode has what it has answered. One that has gone, or does not answer, is asked no more.
+func (n *Node) hasAskedSince(name string, at time.Time) bool {
+	s := n.session(name)
+	return s == nil || s.Op == 0 && !s.AskedAt.Before(at) && n.isListed(name, s.Info)
 }
 
 // HandleDriverCompletion applies what a driver has answered of its node. A registered driver that
@@ -257,7 +303,7 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 		}
 		switch {
 		case problem == "":
-			s.Info = info
+			s.takeInfo(info, r.Owner.Name, env)
 			s.Attempts.Succeed()
 			s.checkTopology(env)
 		case s.Info == nil && !ev.Err.Has(world.KindTimeout) && !ev.Err.Has(world.KindUnavailable):
@@ -268,7 +314,22 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 					r.Owner.Name, "err", s.Attempts.Problem)
 			}
 		}
+		n.enqueueFull(r.Owner.Name, env)
 	}
+}
+
+// takeInfo takes an answer of a plugin. The ID and the topology of one that is registered stay: the
+// cluster knows its volumes by them, and they cannot change in the CSINode.
+func (s *Session) takeInfo(info *world.CSINodeInfo, name string, env *Env) {
+	if s.Registered && s.Info != nil &&
+		(info.NodeID != s.Info.NodeID || !maps.Equal(info.Topology, s.Info.Topology)) {
+		env.Effects.Log(world.LevelWarning,
+			"A registered CSI driver has another ID of the node, or another topology", "driver", name)
+		kept := *info
+		kept.NodeID, kept.Topology = s.Info.NodeID, s.Info.Topology
+		info = &kept
+	}
+	s.Info = info
 }
 
 // checkInfo returns why the answer of a driver cannot be used; empty if it can.
@@ -299,13 +360,21 @@ func (s *Session) checkTopology(env *Env) {
 	if s.Info == nil || s.Registered || env.Object == nil {
 		return
 	}
+	if collision := s.collision(env.Object); collision != "" {
+		s.Problem = collision
+	}
+}
+
+// collision returns how the topology of a driver contradicts the labels of a Node; empty: it does
+// not.
+func (s *Session) collision(node *v1.Node) string {
 	for _, key := range slices.Sorted(maps.Keys(s.Info.Topology)) {
-		have, exists := env.Object.Labels[key]
+		have, exists := node.Labels[key]
 		if want := s.Info.Topology[key]; exists && have != want {
-			s.Problem = fmt.Sprintf("error updating Node object with CSI driver node info: detected "+
+			return fmt.Sprintf("error updating Node object with CSI driver node info: detected "+
 				"topology value collision: driver reported %q:%q but existing label is %q:%q", key, want, key,
 				have)
-			return
 		}
 	}
+	return ""
 }

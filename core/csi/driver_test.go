@@ -61,9 +61,11 @@ func TestRefusedRegistration(t *testing.T) {
 			n.fail["GetCSINodeInfo"] = &failure{world.Errorf(world.KindInternal, "", "it is broken"), 1,
 				false}
 		},
-		"the entry is invalid": func(n *node) {
-			n.fail["UpdateObject"] = &failure{world.Errorf(world.KindInvalid, "", "the entry is invalid"), 1,
-				false}
+		"the entry of d.example is invalid": func(n *node) {
+			n.invalid = map[string]bool{driverName: true}
+		},
+		"labels are not allowed": func(n *node) {
+			n.refuses = map[string]string{driverName: "labels are not allowed"}
 		},
 	} {
 		n := newNode(t).run()
@@ -136,4 +138,211 @@ func TestAllocatableIsUpdated(t *testing.T) {
 	n.calls = nil
 	n.wait(2*time.Minute + time.Second)
 	n.expect("info", "info")
+}
+
+// others are plugins of three other drivers, that have answered and are to be registered.
+var others = []Plugin{
+	{Name: "a.example", Endpoint: "/a.sock", Socket: "a", Registration: "a1"},
+	{Name: "b.example", Endpoint: "/b.sock", Socket: "b", Registration: "b1"},
+	{Name: "c.example", Endpoint: "/c.sock", Socket: "c", Registration: "c1"},
+}
+
+// expectRegistration fails unless the plugins that are not named with a problem are ready, and the
+// others have it.
+func (n *node) expectRegistration(plugins []Plugin, problems map[string]string) {
+	n.t.Helper()
+	for _, p := range plugins {
+		ready, problem := n.node.Registration(p, n.env())
+		want := problems[p.Name]
+		if ready != (want == "") || !strings.Contains(problem, want) || want == "" && problem != "" {
+			n.t.Errorf("%s: ready %v, problem %q, want %q", p.Name, ready, problem, want)
+		}
+	}
+}
+
+// What the API server refuses of one driver, in the Node or in the CSINode, keeps no other driver
+// from being registered, whichever is first.
+func TestRefusedDriverIsAlone(t *testing.T) {
+	for _, p := range others {
+		n := newNode(t).run()
+		n.refuses = map[string]string{p.Name: "labels are not allowed"}
+		n.observe(others...)
+		n.expectRegistration(others, map[string]string{p.Name: "labels are not allowed"})
+		if entryIn(n.csiNode, p.Name) != nil || nodeIDs(n.object)[p.Name] != "" {
+			t.Errorf("the refused driver is known to the cluster: %+v", n.csiNode.Spec)
+		}
+		n = newNode(t).run()
+		n.invalid = map[string]bool{p.Name: true}
+		n.observe(others...)
+		n.wait(time.Second)
+		n.expectRegistration(others, map[string]string{p.Name: "is invalid"})
+	}
+}
+
+// The CSINode is created without drivers, so that none can be why it is refused. If it is, no
+// driver can be registered.
+func TestCSINodeIsCreatedWithoutDrivers(t *testing.T) {
+	n := newNode(t)
+	n.fail["GetObject"] = &failure{world.Errorf(world.KindTimeout, "", "late"), 1, false}
+	n.invalid = map[string]bool{"a.example": true}
+	n.observe(others...)
+	n.calls = nil
+	n.wait(time.Second)
+	n.expect("create CSINode", "update CSINode", "update CSINode", "update CSINode")
+	n.expectRegistration(others, map[string]string{"a.example": "is invalid"})
+
+	n = newNode(t)
+	n.fail["GetObject"] = &failure{world.Errorf(world.KindTimeout, "", "late"), 1, false}
+	n.fail["CreateObject"] = &failure{world.Errorf(world.KindRefused, "", "not yours"), 1, false}
+	n.observe(others...)
+	n.wait(time.Second)
+	want := map[string]string{}
+	for _, p := range others {
+		want[p.Name] = "not yours"
+	}
+	n.expectRegistration(others, want)
+}
+
+// Two drivers with one topology key and different values: the first by its name sets the label, and
+// the other one is refused.
+func TestTopologiesCollide(t *testing.T) {
+	for range 20 {
+		n := newNode(t).run()
+		n.infos = map[string]*world.CSINodeInfo{}
+		for i, p := range others {
+			n.infos[p.Name] = &world.CSINodeInfo{NodeID: "x",
+				Topology: map[string]string{"rack": string(rune('1' + i))}}
+		}
+		n.observe(others...)
+		n.expectRegistration(others,
+			map[string]string{"b.example": "collision", "c.example": "collision"})
+		if n.object.Labels["rack"] != "1" || len(nodeIDs(n.object)) != 1 {
+			t.Fatalf("got %v %v", n.object.Labels, n.object.Annotations)
+		}
+	}
+}
+
+// A driver whose ID of the node, or whose topology, is another one than an earlier agent has
+// written gets a new entry: of one nothing but the number of volumes can change.
+func TestEntryIsReplaced(t *testing.T) {
+	n := newNode(t).run()
+	n.register()
+	n.restart()
+	n.infos = map[string]*world.CSINodeInfo{driverName: {NodeID: "id-2", VolumesMax: 3}}
+	n.register()
+	n.expect("info", "update CSINode", "update CSINode")
+	entry := entryIn(n.csiNode, driverName)
+	if entry.NodeID != "id-2" || len(entry.TopologyKeys) != 0 || *entry.Allocatable.Count != 3 {
+		t.Errorf("got %+v", entry)
+	}
+}
+
+// Of a registered driver only the number of volumes changes. Another ID or topology is that of its
+// next registration, and keeps no other driver from being registered.
+func TestRegisteredDriverAnswersOtherwise(t *testing.T) {
+	n := newNode(t)
+	spec, seconds := noAttach(), int64(60)
+	spec.NodeAllocatableUpdatePeriodSeconds = &seconds
+	n.setDriverObject(spec)
+	n.run().register()
+	n.calls = nil
+	n.infos = map[string]*world.CSINodeInfo{driverName: {NodeID: "id-2", VolumesMax: 3,
+		Topology: map[string]string{"rack": "1"}}}
+	n.wait(time.Minute)
+	n.expect("info", "update CSINode")
+	entry := entryIn(n.csiNode, driverName)
+	if entry.NodeID != "id-1" || !slices.Equal(entry.TopologyKeys, []string{"zone"}) ||
+		*entry.Allocatable.Count != 3 {
+		t.Errorf("got %+v", entry)
+	}
+	registered := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1",
+		Registered: true}
+	n.observe(append([]Plugin{registered}, others...)...)
+	n.expectRegistration(others, nil)
+}
+
+// What the API server refuses of a registered driver, or of one that has gone, is written again
+// after a back-off, and what others need is written meanwhile.
+func TestRefusedRegisteredDriver(t *testing.T) {
+	n := newNode(t).run().register()
+	registered := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1",
+		Registered: true}
+	n.csiNode.Spec.Drivers, n.node.Object.CSINode.Spec.Drivers = nil, nil // by another client
+	n.invalid = map[string]bool{driverName: true}
+	n.calls = nil
+	n.observe(registered)
+	n.wait(100 * time.Millisecond)
+	n.observe(append([]Plugin{registered}, others...)...)
+	n.wait(time.Second)
+	n.expectRegistration(others, nil)
+	if s := n.node.session(driverName); s == nil || s.Problem != "" {
+		t.Errorf("got %+v", s)
+	}
+	n.invalid = nil
+	n.wait(5 * time.Second)
+	if entryIn(n.csiNode, driverName) == nil {
+		t.Error("the entry is not written again")
+	}
+}
+
+// A plugin that waits to be registered is refused once one of its name and a higher version is: the
+// cluster knows what that one has answered.
+func TestSupersededPlugin(t *testing.T) {
+	n := newNode(t).run()
+	lower := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"}
+	higher := Plugin{Name: driverName, Endpoint: "/e.sock", Socket: "s2", Registration: "2"}
+	n.observe(lower)
+	n.infos = map[string]*world.CSINodeInfo{driverName: {NodeID: "id-2"}}
+	n.observe(lower, higher)
+	higher.Registered = true
+	n.observe(lower, higher)
+	n.expectRegistration([]Plugin{lower}, map[string]string{driverName: "a higher version"})
+	n.observe(lower)
+	lower.Registration = "3"
+	n.observe(lower)
+	n.expectRegistration([]Plugin{lower}, nil)
+}
+
+// A changed period counts from the last question.
+func TestPeriodChanges(t *testing.T) {
+	n := newNode(t)
+	spec, seconds := noAttach(), int64(3600)
+	spec.NodeAllocatableUpdatePeriodSeconds = &seconds
+	n.setDriverObject(spec)
+	n.run().register()
+	n.wait(30 * time.Second)
+	n.calls = nil
+	spec, seconds = spec.DeepCopy(), 60
+	spec.NodeAllocatableUpdatePeriodSeconds = &seconds
+	n.setDriverObject(spec)
+	n.queue = append(n.queue, DriverKey(driverName))
+	n.run().wait(29 * time.Second)
+	n.expect()
+	n.wait(2 * time.Second)
+	n.expect("info")
+}
+
+// The back-offs of volumes end when their driver is registered: a pod whose volume could not be
+// published meanwhile does not wait for it.
+func TestRetryEndsBackOffs(t *testing.T) {
+	n := newReady(t)
+	n.fail["PublishVolume"] = &failure{world.Errorf(world.KindInternal, "", "down"), 10, false}
+	n.need(use("a"))
+	n.wait(time.Minute)
+	delete(n.fail, "PublishVolume")
+	for _, name := range n.node.Retry(driverName) {
+		n.queue = append(n.queue, VolumeKey(name))
+	}
+	if n.run(); !n.isReady(use("a")) {
+		t.Error("the pod waits for the back-off of its volume")
+	}
+	n.fail["UnpublishVolume"] = &failure{world.Errorf(world.KindInternal, "", "down"), 10, false}
+	n.end("a")
+	n.wait(time.Minute)
+	delete(n.fail, "UnpublishVolume")
+	for _, name := range n.node.Retry(driverName) {
+		n.queue = append(n.queue, VolumeKey(name))
+	}
+	n.run()
+	n.expectClean()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,12 @@ type node struct {
 	files      map[string]string // by path; directories have "/"
 	mounts     []world.Mount
 	csiNode    *storagev1.CSINode
-	claim      *v1.PersistentVolumeClaim // of the tests of expansion
+	refuses    map[string]string // why the API server refuses what drivers need in the Node, by name
+	patched    []string          // drivers for which the Node was patched
+	invalid    map[string]bool   // drivers whose entry in the CSINode the API server refuses
+	// infos are what drivers answer of their node, by name; without one it is what this driver does.
+	infos map[string]*world.CSINodeInfo
+	claim *v1.PersistentVolumeClaim // of the tests of expansion
 	// attachment is the status of all VolumeAttachments; nil: they are attached.
 	attachment      *storagev1.VolumeAttachmentStatus
 	attachmentReads int
@@ -368,6 +374,9 @@ func (n *node) perform(body any) (any, *world.Error) {
 		return n.performAPI(b)
 	case *world.GetCSINodeInfo:
 		n.calls = append(n.calls, "info")
+		if info := n.infos[b.Driver.Name]; info != nil {
+			return info, nil
+		}
 		return &world.CSINodeInfo{NodeID: "id-1", VolumesMax: 9, Topology: map[string]string{"zone": "a"},
 			Capabilities: world.CSICapabilities{StageUnstage: !n.noStage, Expand: true,
 				VolumeMountGroup: n.mountGroup}}, nil
@@ -561,6 +570,9 @@ func (n *node) performAPI(body any) (any, *world.Error) {
 		n.csiNode = b.Object.CSINode
 	case *world.UpdateObject:
 		n.calls = append(n.calls, "update CSINode")
+		if err := n.validateEntries(b.Object.CSINode); err != nil {
+			return nil, err
+		}
 		n.csiNode = b.Object.CSINode
 	case *world.DeleteObject:
 		n.calls = append(n.calls, "delete CSINode")
@@ -571,6 +583,23 @@ func (n *node) performAPI(body any) (any, *world.Error) {
 		return nil, notFoundErr("the CSINode")
 	}
 	return &world.ObjectRead{Object: world.Object{CSINode: n.csiNode}}, nil
+}
+
+// validateEntries refuses a CSINode that changes more of an entry than its number of volumes, or
+// that has the entry of a driver which is refused.
+func (n *node) validateEntries(o *storagev1.CSINode) *world.Error {
+	for _, entry := range o.Spec.Drivers {
+		if n.invalid[entry.Name] {
+			return world.Errorf(world.KindInvalid, "UpdateObject", "the entry of %s is invalid", entry.Name)
+		}
+		for _, before := range n.csiNode.Spec.Drivers {
+			entry.Allocatable, before.Allocatable = nil, nil
+			if before.Name == entry.Name && !reflect.DeepEqual(before, entry) {
+				return world.Errorf(world.KindInvalid, "UpdateObject", "field is immutable")
+			}
+		}
+	}
+	return nil
 }
 
 // register registers the driver, as package plugins does.
@@ -599,16 +628,34 @@ func (n *node) observe(plugins ...Plugin) {
 		}
 	}
 	n.run()
-	n.object = n.object.DeepCopy()
-	labels, annotations := n.node.NodeMetadata(n.object)
-	for key, value := range labels {
-		metav1.SetMetaDataLabel(&n.object.ObjectMeta, key, value.(string))
-	}
-	for key, value := range annotations {
-		if delete(n.object.Annotations, key); value != nil {
-			metav1.SetMetaDataAnnotation(&n.object.ObjectMeta, key, value.(string))
+	n.patchNode()
+}
+
+// patchNode gives the Node what the drivers need in it, those in turn that the API server does not
+// refuse.
+func (n *node) patchNode() {
+	after := ""
+	for {
+		driver, labels, annotations := n.node.NodeMetadata(n.object, after, n.now)
+		if after = driver; driver == "" {
+			break
+		}
+		n.patched = append(n.patched, driver)
+		if message := n.refuses[driver]; message != "" {
+			n.node.RefuseMetadata(driver, message, n.env())
+			continue
+		}
+		n.object = n.object.DeepCopy()
+		for key, value := range labels {
+			metav1.SetMetaDataLabel(&n.object.ObjectMeta, key, value.(string))
+		}
+		for key, value := range annotations {
+			if delete(n.object.Annotations, key); value != nil {
+				metav1.SetMetaDataAnnotation(&n.object.ObjectMeta, key, value.(string))
+			}
 		}
 	}
+	n.queue = append(n.queue, ObjectOwner)
 	for _, name := range n.node.DriverNames() {
 		n.queue = append(n.queue, DriverKey(name))
 	}

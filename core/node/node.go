@@ -16,6 +16,7 @@ package node
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,6 +51,7 @@ const (
 const (
 	metadataPart = "metadata"
 	statusPart   = "status"
+	driverPart   = "metadata/" // of a driver, whose name follows
 )
 
 // awaitedRead is the subject of a read that is issued only because it is awaited.
@@ -118,6 +120,10 @@ type Node struct {
 	Unschedulable bool `json:"unschedulable,omitempty"`
 	// MetadataCheckAt is when to compare labels and annotations.
 	MetadataCheckAt time.Time `json:"metadataCheckAt"`
+	// DriversCheckAt is when to compare those of drivers of volumes; if that is due, DriverDone is the
+	// last driver, by their names, for which this is done.
+	DriversCheckAt time.Time `json:"driversCheckAt"`
+	DriverDone     string    `json:"driverDone,omitempty"`
 
 	Images  Images  `json:"images"`
 	Startup Startup `json:"startup"`
@@ -146,11 +152,12 @@ type Env struct {
 	Effects  *op.Effects
 
 	// VolumesInUse returns the names of the volumes that are not to be detached, sorted, and false
-	// before they are known. Metadata returns the labels and annotations that drivers of volumes
-	// need, as far as they differ from those of the object; nil removes an annotation. Nil for a node
-	// without such volumes.
+	// before they are known. Metadata returns the next driver of volumes after another one, by their
+	// names, that needs labels and annotations which the object does not have, and these; nil removes
+	// an annotation. Nil for a node without such volumes.
 	VolumesInUse func(*v1.Node) (names []v1.UniqueVolumeName, known bool)
-	Metadata     func(*v1.Node) (labels, annotations map[string]any)
+	Metadata     func(object *v1.Node, after string, now time.Time) (driver string, labels,
+		annotations map[string]any)
 }
 
 // isReadinessKnown reports whether the observations that decide readiness have been made, or are
@@ -255,7 +262,37 @@ func (n *Node) planObject(env *Env) time.Time {
 		}
 		n.MetadataReconciled = n.Object.UID
 	}
-	return timer.Soonest(n.MetadataCheckAt, n.planStatus(env))
+	if env.Metadata != nil && !now.Before(n.DriversCheckAt) && n.patchOfDriver(env) {
+		return time.Time{}
+	}
+	next := timer.Soonest(n.MetadataCheckAt, n.DriversCheckAt)
+	return timer.Soonest(next, n.planStatus(env))
+}
+
+// patchOfDriver issues the patch of the labels and annotations of the next driver, and reports
+// whether there is one. They are apart from those of the node and of other drivers: the API server
+// may refuse them.
+func (n *Node) patchOfDriver(env *Env) (issued bool) {
+	now := env.Effects.Now()
+	driver, labels, annotations := env.Metadata(n.Object, n.DriverDone, now)
+	if n.DriverDone = driver; driver == "" {
+		n.DriversCheckAt = now.Add(n.Settings.CheckPeriod)
+		return false
+	}
+	n.issue(env, driverPart+driver, n.newPatch(metadataFields(labels, annotations), nil))
+	return true
+}
+
+// RefusedDriver returns whose labels and annotations the API server has refused by a completion,
+// which is not yet handled; empty: it is none. As invalid it refuses also the patch of another
+// object of the name, so that only the second time in a row counts.
+func (n *Node) RefusedDriver(r op.Record, ev world.Event) string {
+	driver, isOfDriver := strings.CutPrefix(r.Subject, driverPart)
+	if !isOfDriver || !ev.Err.Has(world.KindRefused) && !ev.Err.Has(world.KindTooLarge) &&
+		!(ev.Err.Has(world.KindInvalid) && n.Failures > 0) {
+		return ""
+	}
+	return driver
 }
 
 func (n *Node) planStatus(env *Env) time.Time {
@@ -295,8 +332,8 @@ func (n *Node) planStatus(env *Env) time.Time {
 // CheckStatusNow has the status compared at the next plan: facts that it is made from have changed.
 func (n *Node) CheckStatusNow() { n.CheckDemanded = true }
 
-// CheckMetadataNow has labels and annotations compared at the next plan.
-func (n *Node) CheckMetadataNow() { n.MetadataCheckAt = time.Time{} }
+// CheckDriversNow has the labels and annotations of drivers compared at the next plan.
+func (n *Node) CheckDriversNow() { n.DriversCheckAt, n.DriverDone = time.Time{}, "" }
 
 // ReportNow has the status written at the next plan, even without a change.
 func (n *Node) ReportNow() { n.CheckDemanded, n.ReportDemanded = true, true }
@@ -387,6 +424,10 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		n.ReadAt = ev.Time.Add(timer.RetryDelay(ev.Err, n.ReadFailures, retryFirst, retryMax))
 		return
 	}
+	if n.RefusedDriver(r, ev) != "" {
+		n.Failures = 0
+		return
+	}
 	n.recordFailure(r, ev, effects)
 }
 
@@ -399,15 +440,17 @@ func (n *Node) recordAbsence(effects *op.Effects) {
 	n.ObjectKnown, n.Object = true, nil
 	n.MetadataReconciled, n.StatusReconciled, n.ReadyWritten = "", "", ""
 	n.StatusReportAt, n.StatusCheckAt, n.MetadataCheckAt = time.Time{}, time.Time{}, time.Time{}
+	n.CheckDriversNow()
 }
 
 // recordWrite applies a successful write.
 func (n *Node) recordWrite(r op.Record, now time.Time, seed uint64, effects *op.Effects) {
 	n.Failures, n.NextAt = 0, time.Time{}
-	switch r.Subject {
-	case metadataPart:
+	switch {
+	case strings.HasPrefix(r.Subject, driverPart):
+	case r.Subject == metadataPart:
 		n.MetadataReconciled = n.Object.UID
-	case statusPart:
+	case r.Subject == statusPart:
 		n.recordStatusWrite(r, now, seed)
 		n.recordEvents(effects)
 	default:
@@ -466,6 +509,9 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 			"err", err.Error())
 	}
 	n.Failures++
+	if strings.HasPrefix(r.Subject, driverPart) {
+		n.CheckDriversNow()
+	}
 	if r.Subject == statusPart {
 		n.CheckDemanded, n.ReportDemanded = true, n.ReportDemanded || n.ReportInFlight
 		if err.Has(world.KindTooLarge) && n.InUse != nil {

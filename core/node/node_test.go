@@ -456,3 +456,55 @@ func TestDemandedStatusIsTriedAgain(t *testing.T) {
 		t.Error("the change was not written after a failure")
 	}
 }
+
+// Each driver has a patch of its own, after that of the node. One that the API server refuses
+// delays neither the others nor the status, and is the driver's at once; as invalid, only if it is
+// so after a read, as the object may have been another one.
+func TestMetadataOfDrivers(t *testing.T) {
+	for kind, again := range map[world.ErrorKind]bool{world.KindRefused: false,
+		world.KindTooLarge: false, world.KindInvalid: true} {
+		r := newHarness(t, nil, Options{})
+		r.expect(0, "GetObject", "CreateObject")
+		drivers, refused := []string{"a", "b", "c"}, ""
+		r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
+			map[string]any) {
+			for _, name := range drivers {
+				if name > after && node.Labels[name] == "" && name != refused {
+					return name, map[string]any{name: "x"}, nil
+				}
+			}
+			return "", nil, nil
+		}
+		r.change(func(node *v1.Node) { delete(node.Labels, v1.LabelOSStable) })
+		r.observe(r.stored)
+		r.node.MetadataCheckAt = time.Time{}
+		var calls []string
+		for len(calls) < 12 {
+			issued := r.plan(time.Second)
+			if len(issued) == 0 {
+				break
+			}
+			calls = append(calls, issued...)
+			if issued[0] != "PatchObjectmetadata/b" {
+				r.complete(nil)
+				continue
+			}
+			err := world.Errorf(kind, "", "no")
+			record := r.table.Records[r.issued[0].Op]
+			refused = r.node.RefusedDriver(record, world.Event{Err: err})
+			r.complete(err)
+		}
+		want := []string{"PatchObjectmetadata", "PatchObjectmetadata/a", "PatchObjectmetadata/b"}
+		if again {
+			want = append(want, "GetObject", "PatchObjectmetadata/b")
+		}
+		if d := cmp.Diff(append(want, "PatchObjectmetadata/c"), calls); d != "" {
+			t.Errorf("%s: %s", kind, d)
+		}
+		if refused != "b" || r.stored.Labels["c"] != "x" {
+			t.Errorf("%s: refused %q, labels %v", kind, refused, r.stored.Labels)
+		}
+		delete(r.stored.Labels, "a")
+		r.expect(r.node.Settings.CheckPeriod, "PatchObjectmetadata/a")
+	}
+}

@@ -2,7 +2,6 @@ package node
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -80,11 +79,11 @@ func (n *Node) metadataPatch(env *Env, reconcile bool) patchFields {
 	addDifferences(labels, desired, n.Object.Labels)
 	annotations := patchFields{}
 	addDifferences(annotations, n.Settings.annotations(reconcile), n.Object.Annotations)
-	if env.Metadata != nil {
-		ofDrivers, annotationsOfDrivers := env.Metadata(n.Object)
-		maps.Copy(labels, ofDrivers)
-		maps.Copy(annotations, annotationsOfDrivers)
-	}
+	return metadataFields(labels, annotations)
+}
+
+// metadataFields returns a patch of labels and annotations; nil if there are none.
+func metadataFields(labels, annotations map[string]any) patchFields {
 	patch := patchFields{}
 	if len(labels) > 0 {
 		patch["labels"] = labels

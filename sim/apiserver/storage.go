@@ -2,10 +2,15 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
+
+// csiNodeIDMax is how long the ID of a node can be (csiNodeIDMaxLength upstream).
+const csiNodeIDMax = 256
 
 // validateCSINode returns why a CSINode is invalid.
 func validateCSINode(n *storagev1.CSINode) string {
@@ -14,6 +19,16 @@ func validateCSINode(n *storagev1.CSINode) string {
 		switch d := &n.Spec.Drivers[i]; {
 		case d.Name == "" || d.NodeID == "":
 			return fmt.Sprintf("spec.drivers[%d]: Required value", i)
+		case len(d.NodeID) > csiNodeIDMax:
+			return fmt.Sprintf("spec.drivers[%d].nodeID: Invalid value: must be %d characters or less", i,
+				csiNodeIDMax)
+		case d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0:
+			return fmt.Sprintf("spec.drivers[%d].allocatable.count: Invalid value: must be greater than "+
+				"or equal to 0", i)
+		case slices.ContainsFunc(d.TopologyKeys, func(key string) bool {
+			return len(validation.IsQualifiedName(key)) > 0
+		}):
+			return fmt.Sprintf("spec.drivers[%d].topologyKeys: Invalid value: %q", i, d.TopologyKeys)
 		case seen[d.Name]:
 			return fmt.Sprintf("spec.drivers[%d].name: Duplicate value: %q", i, d.Name)
 		default:

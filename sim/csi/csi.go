@@ -138,7 +138,8 @@ func (d *Drivers) Running() []world.CSIDriver {
 func (d *Drivers) record(kind truth.Kind, p *process) {
 	d.opts.Truth.Add(truth.Fact{Time: d.opts.Agenda.Now(), Kind: kind, Path: p.endpoint,
 		Driver: &truth.Driver{Name: p.name, Endpoint: p.endpoint, Stages: !p.is.NoStage,
-			Measures: !p.is.NoStats, Groups: p.is.MountGroup}})
+			Measures: !p.is.NoStats, Groups: p.is.MountGroup, VolumesMax: p.is.VolumesMax,
+			VolumesThen: p.is.VolumesThen, LimitAt: limitAt(p.is)}})
 }
 
 // serve handles a call that has arrived.

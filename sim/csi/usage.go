@@ -1,7 +1,10 @@
 package csi
 
 import (
+	"time"
+
 	"seedlet.dev/sim/disk"
+	"seedlet.dev/sim/plan"
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
 )
@@ -11,10 +14,22 @@ func (d *Drivers) getNodeInfo(c *call) {
 	if is.NodeID != "" {
 		node = is.NodeID
 	}
-	d.reply(c, &world.CSINodeInfo{NodeID: node, VolumesMax: is.VolumesMax, Topology: is.Topology,
+	volumes := is.VolumesMax
+	if at := limitAt(is); !at.IsZero() && !d.opts.Agenda.Now().Before(at) {
+		volumes = is.VolumesThen
+	}
+	d.reply(c, &world.CSINodeInfo{NodeID: node, VolumesMax: volumes, Topology: is.Topology,
 		Capabilities: world.CSICapabilities{StageUnstage: !is.NoStage, Stats: !is.NoStats,
 			Expand: !is.NoExpand, Condition: is.Condition, SingleNodeMultiWriter: is.MultiWriter,
 			VolumeMountGroup: is.MountGroup}})
+}
+
+// limitAt returns when a driver reports another number of volumes; zero: never.
+func limitAt(is *plan.CSIDriver) time.Time {
+	if is.LimitAt == 0 {
+		return time.Time{}
+	}
+	return plan.Start.Add(time.Duration(is.LimitAt))
 }
 
 // isFound reports whether a volume is at a path, which may be the staging path of a device.

@@ -102,6 +102,36 @@ func (*csiLimit) checkFact(m *model, f *truth.Fact) *finding {
 	if waited := f.Time.Sub(p.desiredAt); waited < volumeWait {
 		return findingf("pod %s is ended as the node has too many volumes after %v", p, waited)
 	}
+	if driver := m.findUnaskedDriver(p, f.Time); driver != nil {
+		return findingf("pod %s is ended as the node has too many volumes, and the CSINode does not "+
+			"have the number that %s has now", p, driver.Name)
+	}
+	return nil
+}
+
+// limitBound is how long a driver has had its number of volumes before the CSINode has to have it
+// when a pod ends for it.
+const limitBound = 30 * time.Second
+
+// findUnaskedDriver returns a driver for which a pod may be ended and whose number of volumes the
+// CSINode does not have, although it could be asked; nil if there is none.
+func (m *model) findUnaskedDriver(p *pod, now time.Time) *truth.Driver {
+	for _, use := range m.csiUses(p.spec) {
+		is, since := m.csi.processes[use.driver], m.plugins.registeredSince(use.driver)
+		up, full := m.csi.driverUpSince[use.driver], m.fullOf(use.csiName)
+		if is == nil || up.IsZero() || since.IsZero() || !m.csi.isLimitMutable(use.driver) ||
+			full.since.IsZero() && full.last.IsZero() {
+			continue
+		}
+		want, changedAt := is.VolumesMax, later(later(up, since), m.agentStartedAt)
+		if !is.LimitAt.IsZero() && now.After(is.LimitAt) {
+			want, changedAt = is.VolumesThen, later(changedAt, is.LimitAt)
+		}
+		if now.Sub(changedAt) > limitBound && m.plugins.places.limitOf(use.driver) != want &&
+			!m.anyFaultPossible(now.Add(-volumeWait), now, "GetCSINodeInfo", "GetObject", "UpdateObject") {
+			return is
+		}
+	}
 	return nil
 }
 

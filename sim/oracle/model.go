@@ -130,6 +130,7 @@ func (m *model) apply(f *truth.Fact) {
 	}
 	m.pressure.apply(m, f)
 	m.plugins.apply(f)
+	m.plugins.applyPlaces(f)
 	m.csi.apply(f)
 	m.volumes.apply(f)
 	m.certificates.apply(f)

@@ -19,6 +19,7 @@ import (
 // csiModel is what is true of CSI drivers and their volumes on the node.
 type csiModel struct {
 	driverUpSince map[string]time.Time // drivers of which a process runs, by name
+	processes     map[string]*truth.Driver
 	grouping      map[string]bool      // drivers of which a process had VOLUME_MOUNT_GROUP, by name
 	driverDownAt  map[string]time.Time // when a process of it last ended
 
@@ -84,8 +85,8 @@ type csiInFlight struct {
 
 func newCSIModel() csiModel {
 	return csiModel{driverUpSince: map[string]time.Time{}, driverDownAt: map[string]time.Time{},
-		grouping: map[string]bool{},
-		staged:   map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]time.Time{},
+		grouping: map[string]bool{}, processes: map[string]*truth.Driver{},
+		staged: map[string]csiPlace{}, published: map[string]csiPlace{}, lied: map[string]time.Time{},
 		sharedAt:  map[csiName]time.Time{},
 		dataFiles: map[string]bool{},
 		drivers:   map[string]*storagev1.CSIDriver{}, driverStates: map[string][]csiDriverState{},
@@ -113,7 +114,7 @@ func (c *csiModel) notePublished(f *truth.Fact) {
 func (c *csiModel) apply(f *truth.Fact) {
 	switch f.Kind {
 	case truth.DriverStarted:
-		c.driverUpSince[f.Driver.Name] = f.Time
+		c.driverUpSince[f.Driver.Name], c.processes[f.Driver.Name] = f.Time, f.Driver
 		c.grouping[f.Driver.Name] = c.grouping[f.Driver.Name] || f.Driver.Groups
 		c.unmeasured[f.Driver.Name] = !f.Driver.Measures
 	case truth.DriverEnded:

@@ -66,6 +66,7 @@ type pluginModel struct {
 	sockets map[string]*pluginSocket // by path
 	endedAt map[string]time.Time     // by name: when a plugin last ended
 	goneAt  map[string]time.Time     // by file: when it was removed
+	places  pluginPlaces
 }
 
 // pluginSocket is a plugin with its socket.
@@ -80,6 +81,9 @@ type pluginSocket struct {
 	// holdsName is set once this agent has registered the plugin. A refusal that is delivered late,
 	// after the agent had given up waiting for it, ends neither that nor the registration.
 	holdsName bool
+	// isMisplaced is set if the API server refuses what its driver answers of the node, isPlaced if
+	// the Node and the CSINode have had that since the plugin started.
+	isMisplaced, isPlaced bool
 }
 
 var (
@@ -89,7 +93,7 @@ var (
 
 // newPluginSocket returns a plugin that has just made its socket.
 func newPluginSocket(f *truth.Fact) *pluginSocket {
-	s := &pluginSocket{is: f.Plugin, startedAt: f.Time}
+	s := &pluginSocket{is: f.Plugin, startedAt: f.Time, isMisplaced: isMisplaced(f.Plugin)}
 	if s.is.Type != "CSIPlugin" || len(s.is.Name) > 63 || !driverName.MatchString(s.is.Name) ||
 		len(s.is.Versions) > 64 {
 		return s
@@ -114,7 +118,7 @@ func (p *pluginModel) apply(f *truth.Fact) {
 	case f.Kind == truth.PluginStarted:
 		if p.sockets == nil {
 			*p = pluginModel{sockets: map[string]*pluginSocket{}, endedAt: map[string]time.Time{},
-				goneAt: map[string]time.Time{}}
+				goneAt: map[string]time.Time{}, places: p.places}
 		}
 		p.sockets[f.Path] = newPluginSocket(f)
 	case s == nil:
@@ -159,11 +163,12 @@ func (s *pluginSocket) mayHold(other *pluginSocket) bool {
 // mustBeRegistered reports whether a plugin has to be registered: nothing is wrong with it, and no
 // plugin of its name is registered, or may be, as it has not responded rightly.
 func (p *pluginModel) mustBeRegistered(s *pluginSocket) bool {
-	if !s.acceptable {
+	if !s.acceptable || s.isMisplaced || p.mayCollide(s) {
 		return false
 	}
 	for _, other := range p.sockets { //ordered: whether there is one
-		if other.mayHold(s) && (other.holdsName || !other.wrongAt.IsZero()) {
+		if other.mayHold(s) && (other.holdsName || !other.wrongAt.IsZero() ||
+			other.isMisplaced || p.mayCollide(other)) {
 			return false
 		}
 	}
@@ -211,6 +216,16 @@ func (p *pluginModel) isRegistered(name string) bool {
 		}
 	}
 	return false
+}
+
+// registeredSince returns since when a plugin of a name is registered; zero: none is.
+func (p *pluginModel) registeredSince(name string) (since time.Time) {
+	for _, s := range p.sockets { //ordered: the latest
+		if s.is.Name == name {
+			since = later(since, s.registeredAt)
+		}
+	}
+	return since
 }
 
 // unsettledPlugins returns which plugins have to be notified.
@@ -284,10 +299,11 @@ func (m *model) findNeedlessQuestion(f *truth.Fact, s *pluginSocket) *finding {
 }
 
 // mayNameBeFreed reports whether a plugin that handles requests wrongly has had the name of another
-// one since a time, until its notification failed.
+// one since a time, until its notification failed, or one that the API server refuses.
 func (m *model) mayNameBeFreed(s *pluginSocket, since time.Time) bool {
 	for _, other := range m.plugins.sockets { //ordered: whether there is one
-		if other.mayHold(s) && !other.wrongAt.Before(since.Add(-pluginHoldBound)) {
+		if other.mayHold(s) && (other.isMisplaced || m.plugins.mayCollide(other) ||
+			!other.wrongAt.Before(since.Add(-pluginHoldBound))) {
 			return true
 		}
 	}
@@ -299,7 +315,8 @@ func (m *model) findWrongRefusal(f *truth.Fact, s *pluginSocket) *finding {
 	switch {
 	case f.Message == "":
 		return findingf("the plugin at %s is refused, and not why", f.Path)
-	case !s.acceptable, f.Time.Sub(m.plugins.endedAt[s.is.Name]) <= pluginHoldBound,
+	case !s.acceptable, s.isMisplaced, m.plugins.mayCollide(s),
+		f.Time.Sub(m.plugins.endedAt[s.is.Name]) <= pluginHoldBound,
 		m.anyFaultPossible(f.Time.Add(-reconnectBound), f.Time, refusalCalls...):
 		return nil
 	}
@@ -319,6 +336,9 @@ func (m *model) findWrongRegistration(f *truth.Fact, s *pluginSocket) *finding {
 	if !s.acceptable {
 		return findingf("the plugin at %s is registered: %s %.70q, versions %.100q", f.Path, s.is.Type,
 			s.is.Name, s.is.Versions)
+	}
+	if problem := m.findUnplacedRegistration(f, s); problem != nil {
+		return problem
 	}
 	for _, path := range slices.Sorted(maps.Keys(m.plugins.sockets)) {
 		other := m.plugins.sockets[path]

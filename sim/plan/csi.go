@@ -13,6 +13,9 @@ type CSIDriver struct {
 	NodeID     string            `json:"nodeID,omitempty"` // empty: the name of the node
 	VolumesMax int64             `json:"volumesMax,omitempty"`
 	Topology   map[string]string `json:"topology,omitempty"`
+	// VolumesThen is the number of volumes from LimitAt on; no time: it never changes.
+	VolumesThen int64    `json:"volumesThen,omitempty"`
+	LimitAt     Duration `json:"limitAt,omitempty"`
 
 	NoStage     bool `json:"noStage,omitempty"`     // without STAGE_UNSTAGE_VOLUME
 	MultiWriter bool `json:"multiWriter,omitempty"` // with SINGLE_NODE_MULTI_WRITER
@@ -63,6 +66,10 @@ func (d *CSIDriver) validate(c *PluginChange) error {
 		return nil
 	case c.Gone:
 		return errors.New("driver: want none, as the plugin is gone")
+	case d.VolumesMax < 0, d.VolumesThen < 0:
+		return errors.New("driver.volumesMax, driver.volumesThen: want 0 or more")
+	case d.LimitAt < 0:
+		return fmt.Errorf("driver.limitAt: want 0 or more, have %v", d.LimitAt)
 	case d.Lies < 0:
 		return fmt.Errorf("driver.lies: want 0 or more, have %d", d.Lies)
 	case d.Hangs < -1:
@@ -92,6 +99,8 @@ type CSIRange struct {
 	StageSecret   Share `json:"stageSecret,omitempty"`
 	PublishSecret Share `json:"publishSecret,omitempty"`
 
+	Limits Share `json:"limits,omitempty"` // of drivers whose number of volumes changes once
+
 	Restarts Count `json:"restarts,omitempty"` // of a driver's process
 	Down     Span  `json:"down,omitempty"`     // until it is there again
 	Replaced Share `json:"replaced,omitempty"` // of restarts, by a higher version at other sockets
@@ -99,6 +108,9 @@ type CSIRange struct {
 	Lies     Share `json:"lies,omitempty"`     // of starts, after which a publication does nothing
 	Always   bool  `json:"always,omitempty"`   // restarts are in every seed
 }
+
+// limitMost is the largest number of volumes that a driver reports, if it changes.
+const limitMost = 8
 
 // csiHangsMost and csiLiesMost bound how many calls of a driver hang, or succeed without an effect.
 const (
@@ -123,6 +135,7 @@ func (g *generator) addCSIDrivers() {
 	}
 	r := g.stream("csi drivers")
 	abilities, secrets := g.stream("csi abilities"), g.stream("csi secrets")
+	limits := g.stream("csi limits")
 	var drivers []*csiDriverPlan
 	var names []string
 	for i := range c.Drivers.draw(r) {
@@ -137,6 +150,10 @@ func (g *generator) addCSIDrivers() {
 			MountGroup: c.MountGroup.drawBool(r), Condition: true,
 			NoStats:     c.NoStats.drawBool(abilities),
 			StageSecret: c.StageSecret.drawBool(secrets), PublishSecret: c.PublishSecret.drawBool(secrets)}}
+		if c.Limits.drawBool(limits) {
+			d.is.VolumesMax, d.is.LimitAt = int64(1+limits.IntN(limitMost)), g.randomTime(limits)
+			d.is.VolumesThen = 1 + (d.is.VolumesMax+limits.Int64N(limitMost-1))%limitMost
+		}
 		drivers = append(drivers, d)
 		at := Duration(0)
 		if c.Late.drawBool(r) {

@@ -52,6 +52,9 @@ type PluginRange struct {
 	SameAs  Share `json:"sameAs,omitempty"`  // of plugins that have the name of another one
 	Wrong   Share `json:"wrong,omitempty"`   // of plugins that handle requests wrongly
 	Early   Share `json:"early,omitempty"`   // of plugins that are there before the agent
+	// Placed is the share of plugins that have a topology or an ID of the node. Some collide with
+	// those of others, and some are what the API server refuses.
+	Placed Share `json:"placed,omitempty"`
 }
 
 // addPlugins generates the plugins of the node.
@@ -60,19 +63,20 @@ func (g *generator) addPlugins() {
 	if p.Sockets.Most == 0 {
 		return
 	}
-	r := g.stream("plugins")
+	r, places := g.stream("plugins"), g.stream("plugin places")
 	n := p.Sockets.draw(r)
 	for i := range n {
 		at, change := g.randomTime(r), p.plugin(r, i, n)
 		if p.Early.drawBool(r) {
 			at = 0
 		}
+		p.place(change, places)
 		g.add(at, change)
 	}
 	for range p.Changes.draw(r) {
 		i := r.IntN(max(n, 1))
 		change := p.plugin(r, i, n)
-		if p.Gone.drawBool(r) {
+		if p.place(change, places); p.Gone.drawBool(r) {
 			change = &PluginChange{Socket: change.Socket, Gone: true}
 		}
 		g.add(g.randomTime(r), change)
@@ -100,6 +104,23 @@ func (p *PluginRange) plugin(r *rand.Rand, i, n int) *PluginChange {
 		c.Wrong, c.WrongFor = oneOf(r, pluginFaults), r.IntN(5)
 	}
 	return c
+}
+
+// place draws what the driver of a plugin answers of its node.
+func (p *PluginRange) place(c *PluginChange, r *rand.Rand) {
+	if !p.Placed.drawBool(r) {
+		return
+	}
+	c.Driver = &CSIDriver{}
+	if r.IntN(2) == 0 {
+		c.Driver.NodeID = oneOf(r, []string{"id-0", "id-1", strings.Repeat("i", 256),
+			strings.Repeat("i", 257)})
+	}
+	c.Driver.Topology = oneOf(r, []map[string]string{nil, {"driver.test/rack": "r0"},
+		{"driver.test/rack": "r1"}, {"topology.kubernetes.io/zone": "z0", "driver.test/rack": "r0"},
+		{"topology.kubernetes.io/zone": "z1"}, {"driver.test/host": "h0"},
+		{"driver.test/host": "h0", "node-restriction.kubernetes.io/rack": "r0"},
+		{"rack.kubernetes.io/rack": "r0"}, {"not a label": "r0"}})
 }
 
 // spoil makes the answer one that has to be refused.

@@ -122,9 +122,12 @@ func (p *Plugins) set(path string, change *plan.PluginChange) {
 	p.files++
 	s := &socket{file: fmt.Sprintf("file-%d", p.files), plugin: change}
 	p.sockets[path] = s
-	p.record(truth.PluginStarted, path, &truth.Plugin{File: s.file, Type: change.Type,
-		Name: change.Name, Versions: change.Versions,
-		StaysWrong: change.Wrong != "" && change.WrongFor == 0})
+	started := &truth.Plugin{File: s.file, Type: change.Type, Name: change.Name,
+		Versions: change.Versions, StaysWrong: change.Wrong != "" && change.WrongFor == 0}
+	if change.Driver != nil {
+		started.NodeID, started.Topology = change.Driver.NodeID, change.Driver.Topology
+	}
+	p.record(truth.PluginStarted, path, started)
 	p.serveBy(path, change, false)
 }
 

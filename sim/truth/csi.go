@@ -1,5 +1,7 @@
 package truth
 
+import "time"
+
 // Kinds of facts about CSI drivers and their volumes on the node. A fact about a volume has Volume,
 // and the Path at which it is.
 const (
@@ -21,6 +23,10 @@ type Driver struct {
 	Stages         bool // it has STAGE_UNSTAGE_VOLUME
 	Measures       bool // it has GET_VOLUME_STATS
 	Groups         bool // it has VOLUME_MOUNT_GROUP
+	// VolumesMax is how many volumes the node can have, and VolumesThen from LimitAt on; zero: any
+	// number, or it never changes.
+	VolumesMax, VolumesThen int64
+	LimitAt                 time.Time
 }
 
 // RenewedFile is the name of the file that a driver makes in a volume, as root, each time that it

@@ -258,6 +258,9 @@ type Plugin struct {
 	File, Type, Name string
 	Versions         []string
 	StaysWrong       bool // it handles requests wrongly for ever
+	// NodeID and Topology are what a CSI driver answers of its node; no ID: the name of the node.
+	NodeID   string
+	Topology map[string]string
 }
 
 // Mount is a path of the node that a container sees at a path of its own.
