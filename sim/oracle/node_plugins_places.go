@@ -16,9 +16,11 @@ import (
 
 // pluginPlaces is what the cluster knows of the drivers of the node.
 type pluginPlaces struct {
-	node    *v1.Node
-	csiNode *storagev1.CSINode
-	values  map[string]map[string]bool // all that topologies have had, by key
+	node *v1.Node
+	// isRemade is set if the Node was deleted once.
+	isRemade bool
+	csiNode  *storagev1.CSINode
+	values   map[string]map[string]bool // all that topologies have had, by key
 }
 
 // isMisplaced reports whether the API server never accepts what a driver answers of its node:
@@ -54,6 +56,7 @@ func (p *pluginModel) applyPlaces(f *truth.Fact) {
 		return
 	case f.Write.Resource == world.ResourceNodes:
 		p.places.node = f.Write.After.Node
+		p.places.isRemade = p.places.isRemade || f.Write.After.Node == nil
 	case f.Write.Resource == world.ResourceCSINodes:
 		p.places.csiNode = f.Write.After.CSINode
 	default:
@@ -123,6 +126,8 @@ func (m *model) findUnplacedRegistration(f *truth.Fact, s *pluginSocket) *findin
 	case s.isMisplaced:
 		return findingf("the plugin at %s is registered, and the API server refuses %.70q and %v",
 			f.Path, s.is.NodeID, s.is.Topology)
+	case m.lacksNode(), m.plugins.places.isRemade && m.objects.nodeCreatedAt.After(s.startedAt):
+		// the agent may still take a deleted Node, which had it all, for that of now
 	case !s.isPlaced:
 		return findingf("the plugin at %s is registered, and the Node and the CSINode have not been "+
 			"given %.70q and %v", f.Path, s.is.NodeID, s.is.Topology)
