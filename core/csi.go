@@ -111,6 +111,9 @@ func (a *Agent) handleCSICompletion(id world.OpID, r op.Record, ev world.Event) 
 	case csi.ObjectOwner.Component:
 		n.HandleObjectCompletion(r, ev, env)
 		a.queue.enqueue(plugins.Owner)
+		if ev.Err.Has(world.KindInvalid) || ev.Err.Has(world.KindRefused) {
+			a.enqueueDrivers() // the Node may have to go back to what another plugin has answered
+		}
 	case csi.DriverComponent:
 		n.HandleDriverCompletion(id, r, ev, env)
 		a.enqueueDrivers()

@@ -145,6 +145,9 @@ func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event)
 	if driver := s.NodeObject.RefusedDriver(r, ev); driver != "" {
 		s.CSI.RefuseMetadata(driver, ev.Err.Message, a.csiEnv())
 	}
+	if driver := nodeobject.DriverOf(r); driver != "" && ev.Err == nil {
+		s.CSI.AcceptMetadata(driver)
+	}
 	s.NodeObject.HandleCompletion(id, r, ev, &s.Boot, &a.effects)
 	if s.NodeObject.UID() != "" {
 		s.Lease.NodeObserved()

@@ -60,7 +60,9 @@ func (n *Node) PlanObject(env *Env) time.Time {
 		n.issueObject("", &world.DeleteObject{Resource: world.ResourceCSINodes, Name: n.Name,
 			UID: string(o.CSINode.UID)}, env)
 	default:
-		wake = n.planEntries(env)
+		if wake = n.planEntries(env); o.Op == 0 {
+			o.Attempts.Succeed()
+		}
 	}
 	return wake
 }
@@ -118,7 +120,7 @@ func (n *Node) desiredObject(name string, env *Env) *storagev1.CSINode {
 		return remove()
 	case s == nil:
 		return nil
-	case entry == nil && !s.Registered && !isInNode(name, s.Info, env.Object):
+	case !s.Registered && !isInNode(name, s.Info, env.Object): // an earlier entry stays until then
 		return nil
 	}
 	wanted := entryOf(name, s.Info)
@@ -274,6 +276,13 @@ func (n *Node) RefuseMetadata(driver, message string, env *Env) {
 	}
 }
 
+// AcceptMetadata notes that the Node has what a driver needs.
+func (n *Node) AcceptMetadata(driver string) {
+	if d := n.Drivers[driver]; d != nil {
+		d.Refused.Succeed()
+	}
+}
+
 // HandleObjectCompletion applies the completion of a request for the CSINode.
 func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	o := &n.Object
@@ -282,12 +291,13 @@ func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	switch {
 	case ev.Err.Has(world.KindNotFound):
 		o.Known, o.CSINode = true, nil
-		o.Attempts.Succeed()
 	case ev.Err == nil && r.Call == "DeleteObject":
 		o.Known, o.CSINode = true, nil
 	case ev.Err == nil && ok && read.Object.CSINode != nil:
 		o.Known, o.CSINode = true, read.Object.CSINode
-		o.Attempts.Succeed()
+		if r.Call != "GetObject" { // a read between two writes that fail is no success
+			o.Attempts.Succeed()
+		}
 		if d := n.Drivers[r.Subject]; d != nil {
 			d.Refused.Succeed()
 		}
@@ -315,10 +325,15 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 	}
 	switch kind {
 	case world.KindConflict, world.KindExists:
-		o.Attempts.NotBefore = time.Time{} // it is read at once
+		if o.Attempts.Failures == 1 {
+			o.Attempts.NotBefore = time.Time{} // it is read at once
+		}
 		return
 	case world.KindInvalid, world.KindRefused, world.KindTooLarge:
 	default:
+		if d := n.Drivers[r.Subject]; d != nil {
+			d.Refused.Fail(ev.Time, message) // others have their turns meanwhile
+		}
 		return
 	}
 	if r.Call == "GetObject" {
@@ -335,8 +350,12 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 // refuse notes that the API server refuses what a driver needs. A plugin that is not registered
 // cannot be; what a registered one needs, or one that has gone has left, is written again later.
 func (d *Driver) refuse(problem, name string, env *Env) {
-	if s := d.source(); s != nil && !s.Registered {
+	s := d.source()
+	switch {
+	case s != nil && !s.Registered:
 		s.Problem = budget.CutMessage(problem)
+		return
+	case s == nil && len(d.Sessions) > 0: // it has not answered, and so asked for nothing
 		return
 	}
 	if d.Refused.Fail(env.Effects.Now(), problem); d.Refused.Failures == 1 {

@@ -39,7 +39,9 @@ type Session struct {
 	Info       *world.CSINodeInfo `json:"info,omitempty"` // checked
 	AskedAt    time.Time          `json:"askedAt,omitzero"`
 	// AskSoon is set if the plugin is to be asked again before the period of its driver has passed.
-	AskSoon  bool              `json:"askSoon,omitempty"`
+	AskSoon bool `json:"askSoon,omitempty"`
+	// Differs is set once a registered plugin has answered with another ID or topology.
+	Differs  bool              `json:"differs,omitempty"`
 	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 	// Problem is why the plugin cannot be registered.
 	Problem string `json:"problem,omitempty"`
@@ -272,10 +274,11 @@ func (n *Node) askAgain(name string, env *Env) {
 }
 
 // hasAskedSince reports whether a registered driver was asked again at a time or later, and the
-// CSINode has what it has answered. One that has gone, or does not answer, is asked no more.
+// CSINode has what it has answered. One that has gone is asked no more.
 func (n *Node) hasAskedSince(name string, at time.Time) bool {
 	s := n.session(name)
-	return s == nil || s.Op == 0 && !s.AskedAt.Before(at) && n.isListed(name, s.Info)
+	return s == nil || s.Op == 0 && !s.AskedAt.Before(at) && s.Attempts.Failures == 0 &&
+		n.isListed(name, s.Info)
 }
 
 // HandleDriverCompletion applies what a driver has answered of its node. A registered driver that
@@ -323,8 +326,11 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 func (s *Session) takeInfo(info *world.CSINodeInfo, name string, env *Env) {
 	if s.Registered && s.Info != nil &&
 		(info.NodeID != s.Info.NodeID || !maps.Equal(info.Topology, s.Info.Topology)) {
-		env.Effects.Log(world.LevelWarning,
-			"A registered CSI driver has another ID of the node, or another topology", "driver", name)
+		if !s.Differs {
+			s.Differs = true
+			env.Effects.Log(world.LevelWarning,
+				"A registered CSI driver has another ID of the node, or another topology", "driver", name)
+		}
 		kept := *info
 		kept.NodeID, kept.Topology = s.Info.NodeID, s.Info.Topology
 		info = &kept

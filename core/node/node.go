@@ -283,12 +283,22 @@ func (n *Node) patchOfDriver(env *Env) (issued bool) {
 	return true
 }
 
+// DriverOf returns the driver whose labels and annotations an operation writes; empty: it writes
+// none.
+func DriverOf(r op.Record) string {
+	driver, _ := strings.CutPrefix(r.Subject, driverPart)
+	if driver == r.Subject {
+		return ""
+	}
+	return driver
+}
+
 // RefusedDriver returns whose labels and annotations the API server has refused by a completion,
 // which is not yet handled; empty: it is none. As invalid it refuses also the patch of another
 // object of the name, so that only the second time in a row counts.
 func (n *Node) RefusedDriver(r op.Record, ev world.Event) string {
-	driver, isOfDriver := strings.CutPrefix(r.Subject, driverPart)
-	if !isOfDriver || !ev.Err.Has(world.KindRefused) && !ev.Err.Has(world.KindTooLarge) &&
+	driver := DriverOf(r)
+	if driver == "" || !ev.Err.Has(world.KindRefused) && !ev.Err.Has(world.KindTooLarge) &&
 		!(ev.Err.Has(world.KindInvalid) && n.Failures > 0) {
 		return ""
 	}
@@ -509,8 +519,8 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 			"err", err.Error())
 	}
 	n.Failures++
-	if strings.HasPrefix(r.Subject, driverPart) {
-		n.CheckDriversNow()
+	if strings.HasPrefix(r.Subject, driverPart) && n.Failures == 1 {
+		n.CheckDriversNow() // after more failures in a row it waits for its turn, as the status does
 	}
 	if r.Subject == statusPart {
 		n.CheckDemanded, n.ReportDemanded = true, n.ReportDemanded || n.ReportInFlight

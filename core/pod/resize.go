@@ -206,7 +206,7 @@ func (p *Pod) ApplyGrant(env *Env) {
 func (p *Pod) DenyResize(reason, message string, env *Env) (changed bool) {
 	r := &p.Resize
 	state := ResizeState{reason, message, r.Desired.Generation, env.Effects.Now()}
-	r.Decided, r.ReportedEarlier = state.Generation, nil
+	r.Decided = state.Generation
 	isNew := true
 	if old := r.Pending; old != nil {
 		isNew = old.Reason != reason || old.Generation != state.Generation

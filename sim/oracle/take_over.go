@@ -307,8 +307,9 @@ func (o *nothingChanges) describeAction(m *model, t *takenPod, f *truth.Fact) st
 			return "another sandbox was created"
 		}
 	case truth.SandboxStopped, truth.SandboxRemoved:
-		if f.SandboxID == t.sandbox && byAgent || f.Kind == truth.SandboxRemoved && byAgent &&
-			!t.isRestless {
+		// Of a pod that has a sandbox, an older one is collected, as by a kubelet.
+		if byAgent && (f.SandboxID == t.sandbox || f.Kind == truth.SandboxRemoved &&
+			t.sandbox == "" && !t.isRestless) {
 			return "its sandbox was stopped or removed"
 		}
 	case truth.ContainerCreated:
