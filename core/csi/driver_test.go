@@ -237,6 +237,38 @@ func TestEntryIsReplaced(t *testing.T) {
 	}
 }
 
+// While the API server refuses what a driver needs in the Node, its earlier entry stays.
+func TestEntryStaysWithoutLabels(t *testing.T) {
+	n := newNode(t).run()
+	n.register()
+	n.restart()
+	n.refuses = map[string]string{driverName: "forbidden label"}
+	n.infos = map[string]*world.CSINodeInfo{driverName: {NodeID: "id-2", VolumesMax: 3}}
+	n.observe(Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"})
+	n.wait(10 * time.Minute)
+	if entry := entryIn(n.csiNode, driverName); entry == nil || entry.NodeID != "id-1" {
+		t.Errorf("got %+v", entry)
+	}
+}
+
+// Writes of the CSINode that fail are repeated with a back-off, also if reads between them succeed.
+func TestFailingWritesOfCSINode(t *testing.T) {
+	for _, kind := range []world.ErrorKind{world.KindInternal, world.KindConflict} {
+		n := newNode(t).run()
+		n.fail["UpdateObject"] = &failure{world.Errorf(kind, "", "the webhook has failed"), 1000, false}
+		n.observe(Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"})
+		before := n.fail["UpdateObject"].times
+		n.wait(10 * time.Minute)
+		if writes := before - n.fail["UpdateObject"].times; writes == 0 || writes > 20 {
+			t.Errorf("%s: %d writes in ten minutes", kind, writes)
+		}
+		n.fail["UpdateObject"] = nil
+		if n.wait(5 * time.Minute); entryIn(n.csiNode, driverName) == nil {
+			t.Errorf("%s: the entry is missing in the end", kind)
+		}
+	}
+}
+
 // Of a registered driver only the number of volumes changes. Another ID or topology is that of its
 // next registration, and keeps no other driver from being registered.
 func TestRegisteredDriverAnswersOtherwise(t *testing.T) {

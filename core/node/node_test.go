@@ -508,3 +508,39 @@ func TestMetadataOfDrivers(t *testing.T) {
 		r.expect(r.node.Settings.CheckPeriod, "PatchObjectmetadata/a")
 	}
 }
+
+// A patch of one driver that fails again and again, as by a webhook, delays neither the status nor
+// another driver.
+func TestFailingMetadataOfDriver(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.expect(0, "GetObject", "CreateObject")
+	r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
+		map[string]any) {
+		for _, name := range []string{"a", "b"} {
+			if name > after && node.Labels[name] == "" {
+				return name, map[string]any{name: "x"}, nil
+			}
+		}
+		return "", nil, nil
+	}
+	r.node.CheckDriversNow()
+	statuses := 0
+	for range 300 {
+		for _, call := range r.plan(time.Second) {
+			var err *world.Error
+			switch call {
+			case "PatchObjectmetadata/a":
+				err = world.Errorf(world.KindInternal, "", "the webhook has failed")
+			case "PatchObjectstatus":
+				statuses++
+			}
+			r.complete(err)
+		}
+		if r.node.CheckStatusNow(); statuses == 0 {
+			r.node.ReportNow()
+		}
+	}
+	if r.stored.Labels["b"] != "x" || statuses == 0 {
+		t.Errorf("the other driver has %q, and %d statuses were written", r.stored.Labels["b"], statuses)
+	}
+}
