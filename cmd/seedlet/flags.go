@@ -135,10 +135,10 @@ func readSettings(line *commandLine, args []string) (s *settings, err error) {
 		return nil, err
 	}
 	loaded, err := loadConfig(f.configFile, f.configDir, line.config.FeatureGates)
-	if err != nil {
-		return nil, err
+	var ofFiles []string
+	if loaded != nil {
+		ofFiles = slices.Clone(loaded.Warnings)
 	}
-	ofFiles := slices.Clone(loaded.Warnings)
 	defer func() {
 		if err == nil {
 			return
@@ -147,6 +147,9 @@ func readSettings(line *commandLine, args []string) (s *settings, err error) {
 			fmt.Fprintln(line.set.Output(), "Warning:", warning)
 		}
 	}()
+	if err != nil {
+		return nil, err
+	}
 	if err := overrideConfig(args, loaded.Config); err != nil {
 		return nil, err
 	}

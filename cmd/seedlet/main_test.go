@@ -308,25 +308,30 @@ func TestRelativePaths(t *testing.T) {
 	}
 }
 
-// What is odd in a file is said also if the file is refused: it may be why.
+// What is odd in a file is said also if the file, or another one, is refused: it may be why.
 func TestWarningsBesideError(t *testing.T) {
-	file := write(t, filepath.Join(t.TempDir(), "config.yaml"),
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "config.yaml"),
 		header+"systemReserved: {cpu: 100m}\nenforceNodeAllocatable: [system-reserved]\n"+
 			"systemReservedCgroups: /system\n")
-	args := []string{"--config", file}
-	line := newCommandLine(defaultConfig())
-	var out strings.Builder
-	line.set.SetOutput(&out)
-	if err := line.set.Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	_, err := readSettings(line, args)
-	if err == nil || !strings.Contains(err.Error(), "systemReservedCgroup") {
-		t.Errorf("error %v", err)
-	}
-	if !strings.Contains(out.String(), "Warning: ") ||
-		!strings.Contains(out.String(), "systemReservedCgroups") {
-		t.Errorf("written: %q", out.String())
+	write(t, filepath.Join(dir, "d", "10.conf"), header+"maxPods: many\n")
+	for want, args := range map[string][]string{
+		"systemReservedCgroup": {"--config", file},
+		"maxPods":              {"--config", file, "--config-dir", filepath.Join(dir, "d")},
+	} {
+		line := newCommandLine(defaultConfig())
+		var out strings.Builder
+		line.set.SetOutput(&out)
+		if err := line.set.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readSettings(line, args); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one of %s", err, want)
+		}
+		if !strings.Contains(out.String(), "Warning: ") ||
+			!strings.Contains(out.String(), "systemReservedCgroups") {
+			t.Errorf("%s: written: %q", want, out.String())
+		}
 	}
 }
 

@@ -183,7 +183,7 @@ func writeKubeconfig(path string, server *rest.Config, pem string) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := replacefile.Write(path, data, dirMode); err != nil {
+	if err := replacefile.WriteThrough(path, data, dirMode); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

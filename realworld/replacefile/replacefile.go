@@ -3,13 +3,14 @@
 // package disk, at the core's request, with modes and syncs of their own.
 //
 // The contract: readers see the old content or the new, and so does an agent after a crash of the
-// machine. Which of both is not known then, since the directory is not forced to the disk. A link
-// stays, and what it refers to is replaced, so the directories must be those of an administrator. A
-// file that is mounted by itself cannot be replaced: it is written, and may be torn by a crash.
+// machine. Which of both is not known then, since the directory is not forced to the disk. A link is
+// replaced, but by WriteThrough. A file that is mounted by itself cannot be replaced: it is written,
+// and may be torn by a crash.
 package replacefile
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -28,10 +29,49 @@ func WritePublic(path string, data []byte, dirMode fs.FileMode) error {
 	return write(path, data, 0o644, dirMode)
 }
 
-func write(path string, data []byte, mode, dirMode fs.FileMode) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
+// WriteThrough replaces a file as Write does. If it is a link, that stays, and the file to which it
+// refers is replaced, or made: the directories must be those of an administrator. What is no
+// regular file, such as a device, is refused.
+func WriteThrough(path string, data []byte, dirMode fs.FileMode) error {
+	target, err := resolve(path)
+	if err != nil {
+		return err
 	}
+	return write(target, data, 0o600, dirMode)
+}
+
+// linksMax is how many links are followed, as by the kernel.
+const linksMax = 40
+
+// resolve returns the file to which a path refers, which need not exist.
+func resolve(path string) (string, error) {
+	for range linksMax {
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && info.Mode().IsRegular():
+			return path, nil
+		case err != nil:
+			return "", err
+		case info.Mode()&fs.ModeSymlink == 0:
+			return "", fmt.Errorf("%s is no regular file: %v", path, info.Mode().Type())
+		}
+		link, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(link) {
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return "", err
+			}
+			link = filepath.Join(dir, link)
+		}
+		path = link
+	}
+	return "", fmt.Errorf("%s: %w", path, unix.ELOOP)
+}
+
+func write(path string, data []byte, mode, dirMode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return err
@@ -40,19 +80,29 @@ func write(path string, data []byte, mode, dirMode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	err = fill(f, data, mode)
 	if err == nil {
-		err = errors.Join(f.Chmod(mode), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
 		return nil
 	}
 	err = errors.Join(err, os.Remove(f.Name()))
-	if errors.Is(err, unix.EBUSY) { // the file is a mount point
-		return os.WriteFile(path, data, mode)
+	if !errors.Is(err, unix.EBUSY) { // the file is a mount point
+		return err
 	}
-	return err
+	mounted, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return fill(mounted, data, mode)
+}
+
+// fill gives an open file its mode and then its content, and closes it.
+func fill(f *os.File, data []byte, mode fs.FileMode) error {
+	err := f.Chmod(mode)
+	if err == nil {
+		_, err = f.Write(data)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -71,7 +71,7 @@ func TestWriteThroughLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(link, []byte("text"), 0o750); err != nil {
+	if err := WriteThrough(link, []byte("text"), 0o750); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := os.Stat(file); err != nil || os.SameFile(now, old) {
@@ -116,5 +116,45 @@ func TestWriteToMount(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
 		t.Errorf("the directory has %v, %v", left, err)
+	}
+}
+
+// Other files are not followed through links, nor is what is no file replaced: a drop-in that an
+// administrator has masked refers to a device.
+func TestLinksThatAreNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink(pipe, link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteThrough(link, []byte("text"), 0o750); err == nil {
+		t.Error("a pipe was replaced through a link")
+	}
+	if err := WritePublic(link, []byte("text"), 0o750); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(link); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if info, err := os.Lstat(pipe); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("the pipe is %v, %v", info, err)
+	}
+}
+
+// The file to which a link refers is made; a link that refers to itself is an error.
+func TestDanglingLinks(t *testing.T) {
+	dir := t.TempDir()
+	link, loop := filepath.Join(dir, "link"), filepath.Join(dir, "loop")
+	if err := errors.Join(os.Symlink("data/file", link), os.Symlink("loop", loop)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteThrough(link, []byte("text"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "data", "file")); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := WriteThrough(loop, []byte("text"), 0o750); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("a link to itself: %v", err)
 	}
 }
