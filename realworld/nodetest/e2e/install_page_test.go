@@ -94,9 +94,6 @@ func (r *reader) writeFile(t *testing.T, path, content string) {
 	if before, is := strings.CutSuffix(content, "\"\n"); is && path == flagsFile {
 		content = before + " " + r.flags + "\"\n"
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
