@@ -1,7 +1,8 @@
 package manifest
 
 import (
-	"strings"
+	"regexp"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -40,6 +41,9 @@ func (v *validator) checkClaimTemplate(template *v1.PersistentVolumeClaimTemplat
 		oneOf(v, q.Child("accessModes").Index(i), mode, v1.ReadWriteOnce, v1.ReadOnlyMany,
 			v1.ReadWriteMany, v1.ReadWriteOncePod)
 	}
+	if len(spec.AccessModes) > 1 && slices.Contains(spec.AccessModes, v1.ReadWriteOncePod) {
+		v.add(field.Forbidden(q.Child("accessModes"), "ReadWriteOncePod is alone"))
+	}
 	if size := spec.Resources.Requests.Storage(); size.Sign() <= 0 {
 		v.invalid(q.Child("resources", "requests", "storage"), size.String(), "must be positive")
 	}
@@ -60,22 +64,25 @@ func (v *validator) checkISCSI(s *v1.ISCSIVolumeSource, p *field.Path) {
 	}
 }
 
-// checkISCSIName checks the name of a target or an initiator, of one of the three formats of RFC
-// 3720.
+// iscsiName is the format of the name of a target or an initiator: one of three (RFC 3720, 3.2.6). A
+// qualified name has a part after the colon, as the API server demands.
+var iscsiName = regexp.MustCompile(`^(iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+|` +
+	`eui\.[A-Za-z0-9]{16}|naa\.[A-Za-z0-9]{32})$`)
+
 func (v *validator) checkISCSIName(p *field.Path, name string) {
-	if !strings.HasPrefix(name, "iqn.") && !strings.HasPrefix(name, "eui.") &&
-		!strings.HasPrefix(name, "naa.") {
-		v.invalid(p, name, "must begin with iqn., eui. or naa.")
+	if !iscsiName.MatchString(name) {
+		v.invalid(p, name, "must be as iqn.2001-04.com.example:disk, eui.… or naa.…")
 	}
 }
 
 func (v *validator) checkFC(s *v1.FCVolumeSource, p *field.Path) {
 	v.exactlyOne(p, "targetWWNs or wwids", len(s.TargetWWNs) > 0, len(s.WWIDs) > 0)
 	switch {
-	case s.Lun != nil:
-		v.inRange(p.Child("lun"), int64(*s.Lun), 0, lunMax)
-	case len(s.TargetWWNs) > 0:
+	case len(s.TargetWWNs) == 0: // a disk has its WWID whatever its number is
+	case s.Lun == nil:
 		v.add(field.Required(p.Child("lun"), "a disk of a target has a number"))
+	default:
+		v.inRange(p.Child("lun"), int64(*s.Lun), 0, lunMax)
 	}
 }
 
