@@ -84,8 +84,11 @@ func (i *Identity) readAgain() (found bool) {
 		own = nil
 	}
 	_ = i.useStored(own) // what cannot be read is as good as none
-	_, err = i.currentCertificate()
-	return err == nil
+	if _, err = i.currentCertificate(); err != nil {
+		return false
+	}
+	i.closeAll()
+	return true
 }
 
 // hasUnfinishedRequest reports whether an earlier start has requested the next certificate.
@@ -167,17 +170,22 @@ func (i *Identity) currentCertificate() (*tls.Certificate, error) {
 // certificate if there is none.
 func (i *Identity) requestCertificates(ctx context.Context) {
 	for ctx.Err() == nil {
-		if _, err := i.currentCertificate(); err == nil && !i.opts.Rotate {
+		_, err := i.currentCertificate()
+		wait := i.managed.renewal.wait()
+		switch {
+		case err == nil && !i.opts.Rotate:
 			return
-		}
-		if wait := i.managed.renewal.wait(); wait > 0 {
+		case wait <= 0:
+			i.requestWithRetry(ctx)
+		case err == nil:
 			sleep(ctx, min(wait, renewalCheckInterval))
-			continue
+		case !i.readAgain(): // a pause without a valid certificate
+			sleep(ctx, min(wait, retryMax))
 		}
-		i.requestWithRetry(ctx)
 	}
 }
 
+// requestWithRetry requests a certificate until one is there, or is refused, which begins a pause.
 func (i *Identity) requestWithRetry(ctx context.Context) {
 	lastWarning := ""
 	for wait := retryMin; ; wait = min(2*wait, retryMax) {
@@ -189,6 +197,10 @@ func (i *Identity) requestWithRetry(ctx context.Context) {
 		if err.Error() != lastWarning {
 			lastWarning = err.Error()
 			i.opts.Warn("requesting a client certificate: " + lastWarning)
+		}
+		if errors.Is(err, errRefused) {
+			i.managed.renewal.obtained(true)
+			return
 		}
 		sleep(ctx, wait/2+mathrand.N(wait/2))
 	}
@@ -207,7 +219,6 @@ func sleep(ctx context.Context, d time.Duration) {
 // first looks whether another program has provided one, whose successor is requested next.
 func (i *Identity) requestCertificate(ctx context.Context) error {
 	if _, err := i.currentCertificate(); err != nil && i.readAgain() {
-		i.closeAll()
 		return nil
 	}
 	conn, err := i.requestConnection()

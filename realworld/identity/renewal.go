@@ -8,24 +8,25 @@ import (
 )
 
 const (
-	// The bounds of the pause after a certificate was obtained. The pause doubles while the next
+	// The bounds of the pause after a certificate was signed. The pause doubles while the next
 	// certificate is due as soon as one is there, which no request changes: the date of the machine
-	// is wrong, or the signer leaves out names. Each request costs the API server an object and the
-	// agent its connections. The shortest pause lets certificates of a few minutes be renewed in time.
+	// is wrong, or the signer leaves out names, or signs what the agent refuses. Each request costs
+	// the API server an object and the agent its connections. The shortest pause lets certificates
+	// of ten minutes be renewed in time.
 	pauseMin = time.Minute
 	pauseMax = time.Hour
 )
 
 // renewal is when the next certificate is requested: when it is due, but not during the pause after
-// the last one was obtained.
+// the last one was obtained or refused.
 type renewal struct {
 	due      time.Time     // by the date of the machine
 	earliest time.Time     // the end of the pause, by the monotonic clock
 	pause    time.Duration // the last one
 }
 
-// obtained begins the pause after a certificate was obtained. dueAgain is whether the next one is
-// due already.
+// obtained begins the pause after a certificate was obtained or refused. dueAgain is whether the
+// next one is due already, as after a refusal.
 func (r *renewal) obtained(dueAgain bool) {
 	r.pause = max(pauseMin, min(2*r.pause, pauseMax))
 	if !dueAgain {

@@ -61,8 +61,8 @@ func TestPauseAfterCertificate(t *testing.T) {
 	}
 }
 
-// A certificate of another name or group is not used: the current one stays, and requests follow
-// one another as after other failures.
+// A certificate of another name or group is not used: the current one stays, and the pauses between
+// requests grow.
 func TestCertificateOfAnother(t *testing.T) {
 	for want, change := range map[string]func(*pkix.Name){
 		"node-2,O=system:nodes, want CN=system:node:node-1,O=system:nodes": func(s *pkix.Name) {
@@ -77,8 +77,8 @@ func TestCertificateOfAnother(t *testing.T) {
 			})
 			i := startInBubble(t, f, node, func(problem string) { warnings = append(warnings, problem) })
 			got := f.requestsWithin(10 * time.Minute)
-			if got < 15 || got > 45 {
-				t.Errorf("%d requests in ten minutes", got)
+			if got < 3 || got > 5 {
+				t.Errorf("%d requests in ten minutes, want 4", got)
 			}
 			current, err := i.currentCertificate()
 			if err != nil || time.Until(current.Leaf.NotAfter) < 100*time.Hour {
@@ -149,7 +149,7 @@ func TestRenewalTime(t *testing.T) {
 }
 
 // serveInBubble starts an agent whose serving certificate is requested, and returns how to end it.
-func serveInBubble(t *testing.T, f *fake) (s *Serving, end func()) {
+func serveInBubble(t *testing.T, f *fake, warn func(string)) (s *Serving, end func()) {
 	t.Helper()
 	f.addresses = []v1.NodeAddress{{Type: v1.NodeHostName, Address: "node-1"},
 		{Type: v1.NodeInternalIP, Address: "192.0.2.7"}}
@@ -161,7 +161,7 @@ func serveInBubble(t *testing.T, f *fake) (s *Serving, end func()) {
 		t.Fatal(err)
 	}
 	s, err = NewServing(ServingOptions{CertDir: dir, NodeName: "node-1", Request: true, Identity: i,
-		Warn: func(problem string) { t.Errorf("warning %q", problem) }})
+		Warn: warn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func serveInBubble(t *testing.T, f *fake) (s *Serving, end func()) {
 func TestAddressesAreChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBubbleFake(t, nil)
-		s, end := serveInBubble(t, f)
+		s, end := serveInBubble(t, f, func(w string) { t.Errorf("warning %q", w) })
 		defer end()
 		if got := f.requestsWithin(20 * time.Minute); got != 1 {
 			t.Fatalf("%d requests at the start, want 1", got)
@@ -207,6 +207,10 @@ func TestNamesOfTheSigner(t *testing.T) {
 			*to = time.Now().Add(1000 * time.Hour)
 			asked.IPAddresses = nil
 		}, 8, 18},
+		"another subject": {func(asked *x509.CertificateRequest, _, to *time.Time) {
+			*to = time.Now().Add(1000 * time.Hour)
+			asked.Subject = pkix.Name{CommonName: "node-1.example"}
+		}, 8, 18},
 		"expired": {func(_ *x509.CertificateRequest, from, to *time.Time) {
 			*from, *to = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		}, 8, 18},
@@ -214,7 +218,7 @@ func TestNamesOfTheSigner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newBubbleFake(t, c.sign)
-				s, end := serveInBubble(t, f)
+				s, end := serveInBubble(t, f, func(w string) { t.Errorf("warning %q", w) })
 				defer end()
 				if got := f.requestsWithin(10 * time.Hour); got < c.least || got > c.most {
 					t.Errorf("%d requests in ten hours, want %d to %d", got, c.least, c.most)
@@ -231,6 +235,35 @@ func TestNamesOfTheSigner(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A serving certificate for another key is refused, and the pauses between requests grow; other
+// names of the Node are requested at the next check.
+func TestServingCertificateOfAnotherKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := newKey(t)
+		f := newBubbleFake(t, func(asked *x509.CertificateRequest, _, _ *time.Time) {
+			asked.PublicKey = other.Public()
+		})
+		s, end := serveInBubble(t, f, func(problem string) {
+			if !strings.Contains(problem, "it is for another key") {
+				t.Errorf("warning %q", problem)
+			}
+		})
+		defer end()
+		if got := f.requestsWithin(10 * time.Hour); got < 8 || got > 18 {
+			t.Errorf("%d requests in ten hours, want 8 to 18", got)
+		}
+		if _, err := s.Certificate(nil); err == nil {
+			t.Error("serves the certificate of another key")
+		}
+		f.mu.Lock()
+		f.addresses[0].Address = "node-2"
+		f.mu.Unlock()
+		if got := f.requestsWithin(6 * time.Minute); got < 1 {
+			t.Error("no request after the names have changed")
+		}
+	})
 }
 
 // A certificate satisfies a request with its subject, names and addresses, in any order and form.

@@ -35,7 +35,7 @@ type requestedCertificate struct {
 	files   certificate.FileStore
 	current atomic.Pointer[tls.Certificate]
 	renewal renewal
-	// The names and addresses of the last certificate that was obtained, as they were requested.
+	// The names and addresses of the last certificate that was signed, as they were requested.
 	requested x509.CertificateRequest
 
 	rotations   rotationAges
@@ -137,6 +137,10 @@ func (r *requestedCertificate) requestIfNeeded(ctx context.Context,
 	if err != nil {
 		if ctx.Err() == nil {
 			r.renewErrors.Add(1)
+		}
+		if errors.Is(err, errRefused) {
+			r.renewal.obtained(true)
+			r.requested = template
 		}
 		return err
 	}

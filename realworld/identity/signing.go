@@ -24,6 +24,10 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
+// errRefused is the error of a signed certificate that is not used. The next request is sent after
+// the pause of a renewal: what a signer does wrong it does again.
+var errRefused = errors.New("refused")
+
 // approvalTimeout is how long a request waits for its approval before another one is sent.
 const approvalTimeout = 15 * time.Minute
 
@@ -74,7 +78,8 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 		return nil, err
 	}
 	if err := o.check(signed, key); err != nil {
-		return nil, errors.Join(fmt.Errorf("the certificate of %s: %w", name, err), os.Remove(keyFile))
+		return nil, errors.Join(fmt.Errorf("%w: the certificate of %s: %w", errRefused, name, err),
+			os.Remove(keyFile))
 	}
 	stored, err := files.Update(signed, keyPEM)
 	if err != nil {
@@ -84,9 +89,9 @@ func (o signingRequest) obtain(ctx context.Context, client kubernetes.Interface,
 	return stored, nil
 }
 
-// check returns an error if a signed certificate is not for the key and the subject of the request:
-// the API server would not know the node by it. Names that are missing are no error, since a
-// serving certificate is of use without some of them.
+// check returns an error if a signed certificate is not for the key of the request, or if it is a
+// client certificate of another subject: the API server would not know the node by it. Clients
+// judge a serving certificate by its other names, and it is of use without some of them.
 func (o signingRequest) check(signed []byte, key *ecdsa.PrivateKey) error {
 	chain, err := cert.ParseCertsPEM(signed)
 	switch {
@@ -94,7 +99,8 @@ func (o signingRequest) check(signed []byte, key *ecdsa.PrivateKey) error {
 		return err
 	case !key.PublicKey.Equal(chain[0].PublicKey):
 		return errors.New("it is for another key")
-	case !hasSubject(chain[0], o.template.Subject):
+	case o.signer == certificates.KubeAPIServerClientKubeletSignerName &&
+		!hasSubject(chain[0], o.template.Subject):
 		return fmt.Errorf("it is for %s, want %s", chain[0].Subject, o.template.Subject)
 	}
 	return nil
