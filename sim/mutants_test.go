@@ -2060,13 +2060,6 @@ var mutants = []mutant{
 		scenario: "plugins", seeds: "170-190",
 	},
 	{
-		name:     "a pod ends for the number of volumes before its driver is asked again",
-		file:     "core/csi/attach.go",
-		old:      "!n.hasAskedSince(v.Driver, since)",
-		new:      "since.IsZero()",
-		scenario: "csi-limit", seeds: "40-60",
-	},
-	{
 		name:     "a shutdown ends all groups at once",
 		file:     "core/shutdown/shutdown.go",
 		old:      "now.Before(s.Deadline) {\n\t\t\treturn s.Deadline",
