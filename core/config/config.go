@@ -42,8 +42,8 @@ type Loaded struct {
 // drop-ins change those. A value of the wrong type or another kind is an error of one line that
 // names the file and the field. An unknown field and a duplicate key are warnings: a file may be
 // for a later release. Only in a drop-in a duplicate key is an error, as for the kubelet. Gates are
-// the feature gates of the command line: defaults follow from them unless the file sets them. Beside
-// an error it returns the warnings until then.
+// the feature gates of the command line: defaults follow from them unless the file sets them.
+// Beside an error it returns the warnings until then.
 func Load(base *File, dropIns []File, gates map[string]bool) (*Loaded, error) {
 	l := &Loaded{Config: &kubeletconfigv1beta1.KubeletConfiguration{}}
 	if base != nil {

@@ -64,8 +64,8 @@ func (v *validator) checkISCSI(s *v1.ISCSIVolumeSource, p *field.Path) {
 	}
 }
 
-// iscsiName is the format of the name of a target or an initiator: one of three (RFC 3720, 3.2.6). A
-// qualified name has a part after the colon, as the API server demands.
+// iscsiName is the format of the name of a target or an initiator: one of three (RFC 3720, 3.2.6).
+// A qualified name has a part after the colon, as the API server demands.
 var iscsiName = regexp.MustCompile(`^(iqn\.\d{4}-\d{2}\.[A-Za-z0-9.-]+:[^,;*&$|\s]+|` +
 	`eui\.[A-Za-z0-9]{16}|naa\.[A-Za-z0-9]{32})$`)
 

@@ -3,9 +3,9 @@
 // package disk, at the core's request, with modes and syncs of their own.
 //
 // The contract: readers see the old content or the new, and so does an agent after a crash of the
-// machine. Which of both is not known then, since the directory is not forced to the disk. A link is
-// replaced, but by WriteThrough. A file that is mounted by itself cannot be replaced: it is written,
-// and may be torn by a crash.
+// machine. Which of both is not known then, since the directory is not forced to the disk. A link
+// is replaced, but by WriteThrough. A file that is mounted by itself cannot be replaced: it is
+// written, and may be torn by a crash.
 package replacefile
 
 import (

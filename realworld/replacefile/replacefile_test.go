@@ -151,7 +151,8 @@ func TestDanglingLinks(t *testing.T) {
 	if err := WriteThrough(link, []byte("text"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(filepath.Join(dir, "data", "file")); err != nil || string(got) != "text" {
+	got, err := os.ReadFile(filepath.Join(dir, "data", "file"))
+	if err != nil || string(got) != "text" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if err := WriteThrough(loop, []byte("text"), 0o750); !errors.Is(err, syscall.ELOOP) {
