@@ -126,14 +126,7 @@ func overrideConfig(args []string, c *kubeletconfig.KubeletConfiguration) error 
 	if err := line.set.Parse(args); err != nil {
 		return err
 	}
-	if c.FeatureGates == nil {
-		c.FeatureGates = map[string]bool{}
-	}
-	for name, on := range gates {
-		if _, isSet := c.FeatureGates[name]; !isSet {
-			c.FeatureGates[name] = on
-		}
-	}
+	config.SetMissingGates(c, gates)
 	for name, path := range map[string]*string{
 		"pod-manifest-path": &c.StaticPodPath, "tls-cert-file": &c.TLSCertFile,
 		"tls-private-key-file": &c.TLSPrivateKeyFile,

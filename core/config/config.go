@@ -55,7 +55,7 @@ func Load(base *File, dropIns []File, gates map[string]bool) (*Loaded, error) {
 			return l, fmt.Errorf("%s: %w", base.Name, err)
 		}
 	}
-	setMissingGates(l.Config, gates)
+	SetMissingGates(l.Config, gates)
 	SetDefaults(l.Config)
 	if base == nil {
 		setLegacyDefaults(l.Config)

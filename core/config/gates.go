@@ -184,8 +184,8 @@ func RestartAllContainersEnabled(c *configuration) bool {
 // EnvFilesEnabled reports whether variables of containers may be taken from files in volumes.
 func EnvFilesEnabled(c *configuration) bool { return isGateOn(c, gateEnvFiles) }
 
-// setMissingGates sets feature gates that the configuration does not have.
-func setMissingGates(c *configuration, gates map[string]bool) {
+// SetMissingGates sets feature gates that the configuration does not have.
+func SetMissingGates(c *configuration, gates map[string]bool) {
 	for name, on := range gates { //ordered: into a map
 		if _, isSet := c.FeatureGates[name]; isSet {
 			continue

@@ -128,14 +128,20 @@ func TestReplacedDriver(t *testing.T) {
 	}
 }
 
-// A driver whose CSIDriver says so is asked again how many volumes the node can have.
-func TestAllocatableIsUpdated(t *testing.T) {
+// newCounted returns a node whose driver is asked every minute how many volumes the node can have.
+func newCounted(t *testing.T) *node {
 	n := newNode(t)
 	spec, seconds := noAttach(), int64(60)
 	spec.NodeAllocatableUpdatePeriodSeconds = &seconds
 	n.setDriverObject(spec)
 	n.run().register()
 	n.calls = nil
+	return n
+}
+
+// A driver whose CSIDriver says so is asked again how many volumes the node can have.
+func TestAllocatableIsUpdated(t *testing.T) {
+	n := newCounted(t)
 	n.wait(2*time.Minute + time.Second)
 	n.expect("info", "info")
 }
@@ -272,12 +278,7 @@ func TestFailingWritesOfCSINode(t *testing.T) {
 // Of a registered driver only the number of volumes changes. Another ID or topology is that of its
 // next registration, and keeps no other driver from being registered.
 func TestRegisteredDriverAnswersOtherwise(t *testing.T) {
-	n := newNode(t)
-	spec, seconds := noAttach(), int64(60)
-	spec.NodeAllocatableUpdatePeriodSeconds = &seconds
-	n.setDriverObject(spec)
-	n.run().register()
-	n.calls = nil
+	n := newCounted(t)
 	n.infos = map[string]*world.CSINodeInfo{driverName: {NodeID: "id-2", VolumesMax: 3,
 		Topology: map[string]string{"rack": "1"}}}
 	n.wait(time.Minute)

@@ -286,11 +286,10 @@ func (n *Node) patchOfDriver(env *Env) (issued bool) {
 // DriverOf returns the driver whose labels and annotations an operation writes; empty: it writes
 // none.
 func DriverOf(r op.Record) string {
-	driver, _ := strings.CutPrefix(r.Subject, driverPart)
-	if driver == r.Subject {
-		return ""
+	if driver, is := strings.CutPrefix(r.Subject, driverPart); is {
+		return driver
 	}
-	return driver
+	return ""
 }
 
 // RefusedDriver returns whose labels and annotations the API server has refused by a completion,
@@ -457,7 +456,7 @@ func (n *Node) recordAbsence(effects *op.Effects) {
 func (n *Node) recordWrite(r op.Record, now time.Time, seed uint64, effects *op.Effects) {
 	n.Failures, n.NextAt = 0, time.Time{}
 	switch {
-	case strings.HasPrefix(r.Subject, driverPart):
+	case DriverOf(r) != "":
 	case r.Subject == metadataPart:
 		n.MetadataReconciled = n.Object.UID
 	case r.Subject == statusPart:
@@ -519,7 +518,7 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 			"err", err.Error())
 	}
 	n.Failures++
-	if strings.HasPrefix(r.Subject, driverPart) && n.Failures == 1 {
+	if DriverOf(r) != "" && n.Failures == 1 {
 		n.CheckDriversNow() // after more failures in a row it waits for its turn, as the status does
 	}
 	if r.Subject == statusPart {

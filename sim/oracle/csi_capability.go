@@ -64,15 +64,10 @@ func accessOf(pv *v1.PersistentVolume) []world.CSIAccessMode {
 
 // findWrongMount judges how a call mounts a volume of a pod.
 func (m *model) findWrongMount(p *pod, v *v1.Volume, call *world.PublishVolume) *finding {
-	if v.CSI != nil {
-		want := v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
-		if call.ReadOnly != want {
-			return findingf("PublishVolume of volume %s of %s is read-only: %v, want %v", v.Name, p,
-				call.ReadOnly, want)
-		}
-		return nil
-	}
 	name, readOnly := claimName(p.spec, v)
+	if v.CSI != nil {
+		name, readOnly = v.Name, isTrue(v.CSI.ReadOnly)
+	}
 	if name != "" && call.ReadOnly != readOnly {
 		return findingf("PublishVolume of volume %s of %s is read-only: %v, want %v", v.Name, p,
 			call.ReadOnly, readOnly)
