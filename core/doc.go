@@ -71,6 +71,7 @@
 //	volume        the volumes of one pod, and the steps that set them up
 //	claim         what backs a volume that has a claim
 //	csi           the drivers of the node, and the volumes that are staged and published
+//	selinux       SELinux labels as the mount table has them, and the options of mounts with them
 //	scsi          the disks of volumes of the kinds iscsi and fc, and the sessions with their targets
 //	volumeop      what volumes of csi and scsi have in common: failures, and their pods
 //	devicemount   the mounts of devices for local volumes
