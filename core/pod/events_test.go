@@ -212,6 +212,7 @@ func TestKillingMessage(t *testing.T) {
 		{Sidecar, stopReasonLiveness + stopReasonRestartSuffix, "Init container c failed liveness probe"},
 		{Init, stopReasonUnknownState, `Init container is in "unknown" state, try killing it before ` +
 			"restart"},
+		{App, stopReasonUnknownState, `Container is in "unknown" state, try killing it before restart`},
 		{Sidecar, stopReasonPostStartHook, "FailedPostStartHook"},
 	} {
 		stopped := Container{Name: "c", Stop: &Stop{Reason: c.reason}}

@@ -199,6 +199,7 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	if !p.Observed || p.Spec == nil || !p.loadRecord(env, w) {
 		return
 	}
+	p.restoreLostRuns()
 	p.issueInspections(env, w)
 	p.startRoundOnExit(env)
 	p.maintainRunning(env, w)
@@ -347,7 +348,7 @@ func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	found := false
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		belongs := c.State == Running && c.SandboxID == sandbox.ID && p.matchesSpec(c)
+		belongs := c.State == Running && c.SandboxID == sandbox.ID && !p.mustBeReplaced(c)
 		if !c.isLive() || belongs {
 			continue
 		}
@@ -356,12 +357,19 @@ func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 		switch {
 		case c.State == Unknown:
 			reason = stopReasonUnknownState
-		case p.specContainer(c.Name) != nil && !p.matchesSpec(c):
+		case p.specContainer(c.Name) != nil && p.mustBeReplaced(c):
 			reason = stopReasonChanged
 		}
 		p.stopContainer(c, p.GracePeriod(), reason, env, w)
 	}
 	return found
+}
+
+// mustBeReplaced reports whether a running container is not of the current spec. An init container
+// that runs to completion is left alone: its work would be cut short, and what it has done is not
+// undone (computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go).
+func (p *Pod) mustBeReplaced(c *Container) bool {
+	return !p.matchesSpec(c) && (p.specContainer(c.Name) == nil || p.roleOf(c.Name) != Init)
 }
 
 // isOutdated reports whether a container was created from another spec than the current one, or

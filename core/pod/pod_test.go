@@ -210,6 +210,26 @@ func TestRestartDoesNotTrustRuntimeClock(t *testing.T) {
 	}
 }
 
+// An init container that runs is left to its work when its image is changed; a sidecar, or an app
+// container, is replaced.
+func TestRunningInitContainerIsNotReplaced(t *testing.T) {
+	always := v1.ContainerRestartPolicyAlways
+	for _, test := range []struct {
+		running string
+		policy  *v1.ContainerRestartPolicy
+		stops   bool
+	}{{"setup", nil, false}, {"setup", &always, true}, {"web", nil, true}} {
+		s := spec(v1.RestartPolicyAlways, "setup", "web")
+		s.Spec.InitContainers[0].RestartPolicy = test.policy
+		old := run(test.running, 0, Running)
+		old.Hash = "another"
+		r := newHarness(t, podWith(s, exitedRun("setup", 0, 0), old)).planAt(0)
+		if got := r.findCall("StopContainer") != nil; got != test.stops {
+			t.Errorf("%+v: stopped %t", test, got)
+		}
+	}
+}
+
 // A container that was stopped because its spec changed runs again whatever the restart policy, and
 // at once. One that had exited before runs again only by its policy, and then at once as well.
 func TestChangedContainerRunsAgain(t *testing.T) {

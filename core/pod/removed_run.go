@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"seedlet.dev/core/criconfig"
@@ -19,7 +20,8 @@ type RemovedRun struct {
 	Hash      string        `json:"hash"`      // of the spec that it was created from
 	Backoff   time.Duration `json:"backoff"`   // before the restart that follows its exit
 	RestartAt time.Time     `json:"restartAt"` // the end of the back-off; zero if no exit was known
-	// Exited is the run itself, if its exit is known: a run that is not restarted stays the last one.
+	// Exited is the run itself, if it has ended for all that is known: a run that is not restarted
+	// stays the last one. How it ended may not be known (runLost).
 	Exited *Container `json:"exited,omitempty"`
 }
 
@@ -47,26 +49,80 @@ func (p *Pod) rememberRemovedRun(c *Container) {
 	if removed.Hash == "" || c.Attempt >= removed.Attempt {
 		*removed = RemovedRun{Name: c.Name, Attempt: c.Attempt, Restarts: c.Restarts, Hash: c.Hash,
 			Backoff: c.RestartBackoff()}
-		if c.HasKnownExit() {
+		exited := *c
+		if exited.Op, exited.InspectOp, exited.Probers = 0, 0, nil; c.HasKnownExit() {
 			removed.RestartAt = c.restartAt()
-			exited := *c
-			exited.Op, exited.InspectOp, exited.Probers = 0, 0, nil
-			removed.Exited = &exited
+		} else {
+			exited.lose()
 		}
+		removed.Exited = &exited
 	}
 }
 
+// The exit of a run whose record was removed before its exit was known: its work may be half done,
+// so it counts as killed (convertToAPIContainerStatuses and TerminatePod of the kubelet).
+const (
+	reasonStatusUnknown = "ContainerStatusUnknown"
+	messageLost         = "The container could not be located when the pod was terminated"
+	exitCodeLost        = 137
+)
+
+// lose sets the exit of a run to one that is not known.
+func (c *Container) lose() {
+	c.State, c.Inspected, c.TerminationMessage = Exited, Exited, TerminationMessage{}
+	c.ExitCode, c.Reason, c.Message = exitCodeLost, reasonStatusUnknown, messageLost
+}
+
 // LastRun returns the newest run of a container. If its record was removed, the run counts only if
-// it is of an app container that is not restarted. A container that has completed does not run
-// again for the loss of its record: its restart policy forbids that, and the API server refuses a
-// status that takes it back (ValidateContainerStateTransition).
+// its restart policy has it stay as it is: that of an app container, or of an init container that
+// has failed, for which the pod does. Such a container does not run again for the loss of its
+// record: its work would be done twice, and the API server refuses a status that takes an exit back
+// (ValidateContainerStateTransition).
 func (p *Pod) LastRun(name string) *Container {
 	c, removed := p.NewestRun(name), p.RemovedRun(name)
-	if removed.IsNewerThan(c) && removed.Exited != nil && p.roleOf(name) == App &&
-		!p.needsAnotherRun(removed.Exited) {
+	if !removed.IsNewerThan(c) || removed.Exited == nil || p.needsAnotherRun(removed.Exited) {
+		return c
+	}
+	switch p.roleOf(name) {
+	case App:
 		return removed.Exited
+	case Init:
+		if removed.Exited.hasFailed(Init) {
+			return removed.Exited
+		}
 	}
 	return c
+}
+
+// restoreLostRuns notes that containers which the API server has as running have no record in the
+// runtime any more, as after a reset of it: the agent that saw them run may be another one. One
+// that is to run again does so anyway.
+func (p *Pod) restoreLostRuns() {
+	if p.IsStatic() {
+		return
+	}
+	for i := range p.Spec.Spec.InitContainers {
+		p.restoreLostRun(p.Spec.Spec.InitContainers[i].Name)
+	}
+	for i := range p.Spec.Spec.Containers {
+		p.restoreLostRun(p.Spec.Spec.Containers[i].Name)
+	}
+}
+
+func (p *Pod) restoreLostRun(name string) {
+	reported := p.indexed(name).reportedRunning
+	if reported == nil || p.NewestRun(name) != nil || p.RemovedRun(name) != nil {
+		return
+	}
+	_, id, _ := strings.Cut(reported.ContainerID, "://")
+	lost := Container{Name: name, ID: id, Image: reported.Image, ImageID: reported.ImageID,
+		StartedAt: reported.State.Running.StartedAt.Time,
+		Run: criconfig.Run{Attempt: uint32(max(reported.RestartCount, 0)),
+			Restarts: reported.RestartCount}}
+	if lost.lose(); p.roleOf(name) != Sidecar && !p.needsAnotherRun(&lost) {
+		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: name, Attempt: lost.Attempt,
+			Restarts: lost.Restarts, Exited: &lost})
+	}
 }
 
 // isRemoved reports whether a run is one whose record was removed.

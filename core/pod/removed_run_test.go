@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/criconfig"
@@ -91,6 +92,108 @@ func TestCompletedContainerStaysSoWithoutItsRecord(t *testing.T) {
 			Run: criconfig.Run{Attempt: c.Attempt + 1}})
 		if p.LastRun("web").ID != "later" {
 			t.Errorf("%+v: a later run is not the last", test)
+		}
+	}
+}
+
+// A run whose record was lost while it ran counts as killed, and its work is done again if the
+// restart policy allows that.
+func TestLostRun(t *testing.T) {
+	for _, test := range []struct {
+		policy v1.RestartPolicy
+		want   Action
+	}{{v1.RestartPolicyNever, Ended}, {v1.RestartPolicyOnFailure, Create},
+		{v1.RestartPolicyAlways, Create}} {
+		for _, state := range []State{Running, Unknown, Exited} {
+			c := run("web", 1, state)
+			c.Restarts, c.Inspected = 1, "" // if it has exited, its exit code was not asked for yet
+			p := podWithRemovedRun(c)
+			p.Spec.Spec.RestartPolicy = test.policy
+			got, _ := p.nextAction(p.specContainer("web"), App, t0)
+			hasEnded := test.want == Ended
+			if got != test.want || p.hasCompleted() != hasEnded || p.hasSucceeded() {
+				t.Errorf("%s, %s: %s, completed %t, succeeded %t", test.policy, state, got,
+					p.hasCompleted(), p.hasSucceeded())
+			}
+			ended := status(p).State.Terminated
+			if (ended != nil) != hasEnded || hasEnded && (ended.ExitCode != 137 ||
+				ended.Reason != "ContainerStatusUnknown" || p.TerminalPhase() != v1.PodFailed) {
+				t.Errorf("%s, %s: reported as %+v", test.policy, state, ended)
+			}
+		}
+	}
+}
+
+// A container that the API server has as running, and of which the runtime has nothing, was lost
+// while another agent had the node.
+func TestRunLostByAnotherAgent(t *testing.T) {
+	running := v1.ContainerStatus{Name: "web", ContainerID: "containerd://old", RestartCount: 3,
+		State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(t0)}}}
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyAlways} {
+		s := spec(policy, "", "web")
+		s.Status.ContainerStatuses = []v1.ContainerStatus{running}
+		p := podWith(s)
+		p.Status.Reportable = true
+		p.restoreLostRuns()
+		p.restoreLostRuns()
+		got := status(p)
+		isLost := policy == v1.RestartPolicyNever
+		if p.hasCompleted() != isLost || len(p.RemovedRuns) > 1 || got.RestartCount != 3 ||
+			(got.State.Terminated != nil) != isLost ||
+			isLost && (got.ContainerID != running.ContainerID || got.State.Terminated.ExitCode != 137) {
+			t.Errorf("%s: completed %t, reported as %+v", policy, p.hasCompleted(), got)
+		}
+	}
+	s := spec(v1.RestartPolicyNever, "", "web")
+	s.Status.ContainerStatuses = []v1.ContainerStatus{running}
+	if p := podWith(s, run("web", 3, Running)); p.hasCompleted() {
+		t.Error("its record is there")
+	} else if p.restoreLostRuns(); p.RemovedRun("web") != nil {
+		t.Error("a run that the runtime has is lost")
+	}
+	s.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
+	static := podWith(s)
+	if static.restoreLostRuns(); static.RemovedRun("web") != nil {
+		t.Error("the status in a manifest says what ran")
+	}
+}
+
+// An init container that was lost while it ran has failed, and its pod with it if the policy is not
+// to try again.
+func TestLostInitContainer(t *testing.T) {
+	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyNever, v1.RestartPolicyOnFailure} {
+		p := podWith(spec(policy, "setup", "web"), run("setup", 0, Running))
+		p.dropContainer("setup0")
+		isNever := policy == v1.RestartPolicyNever
+		got, _ := p.nextAction(p.specContainer("setup"), Init, t0)
+		if p.hasCompleted() != isNever || (got == Ended) != isNever || p.IsInitialized() {
+			t.Errorf("%s: %s, completed %t", policy, got, p.hasCompleted())
+		}
+	}
+}
+
+// An init container whose record is removed after it has completed stays so: the API server refuses
+// a status that takes its exit back.
+func TestCompletedInitContainerStaysSoWithoutItsRecord(t *testing.T) {
+	stored := []v1.ContainerStatus{{Name: "setup", ContainerID: "containerd://setup0", Ready: true,
+		State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Done"}}}}
+	for _, test := range []struct {
+		known  bool // this agent has seen the exit
+		stored []v1.ContainerStatus
+		reason string
+	}{{known: true}, {stored: stored, reason: "Done"}, {reason: "Completed"}} {
+		s := spec(v1.RestartPolicyNever, "setup", "web")
+		s.Status.InitContainerStatuses = test.stored
+		p := podWith(s, run("web", 0, Running))
+		p.Status.Reportable = true
+		if test.known {
+			p.addContainer(exitedRun("setup", 0, 0))
+			p.dropContainer("setup0")
+		}
+		got := servedPod(p, &Node{}, "containerd").Status.InitContainerStatuses[0]
+		if end := got.State.Terminated; !got.Ready || end == nil || end.ExitCode != 0 ||
+			end.Reason != test.reason {
+			t.Errorf("%+v: %+v", test, got)
 		}
 	}
 }

@@ -48,6 +48,8 @@ func (c *Container) killingMessage(role Role) string {
 		return stopReasonPostStartHook
 	case isInit && reason == stopReasonUnknownState:
 		return "Init container " + reason
+	case reason == stopReasonUnknownState:
+		return "Container " + reason
 	case isInit && reason != stopReasonRestartAll:
 		return "Init container " + c.Name + " " + strings.TrimSuffix(reason, stopReasonRestartSuffix)
 	}

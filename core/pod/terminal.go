@@ -62,7 +62,7 @@ func (p *Pod) isTerminationDurable() bool {
 func (p *Pod) hasCompleted() bool {
 	for i := range p.Spec.Spec.InitContainers {
 		container := &p.Spec.Spec.InitContainers[i]
-		c := p.NewestRun(container.Name)
+		c := p.LastRun(container.Name)
 		if InitRole(container) == Init && c != nil && c.HasKnownExit() && c.hasFailed(Init) &&
 			!p.needsAnotherRun(c) {
 			return true

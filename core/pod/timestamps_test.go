@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"seedlet.dev/core/pleg"
@@ -81,6 +82,20 @@ func TestStartTime(t *testing.T) {
 		if got := c.startTime(); !got.Equal(secondsAfter(test.want)) {
 			t.Errorf("%+v: %v after t0", test, got.Sub(t0))
 		}
+	}
+}
+
+// A pod that an earlier agent has admitted started then: its deadline stays.
+func TestStartOfAnAdmittedPod(t *testing.T) {
+	s := spec(v1.RestartPolicyAlways, "", "web")
+	at := metav1.NewTime(t0.Add(-time.Hour))
+	s.Status.StartTime = &at
+	if p := New(s, nil, true, false, t0); !p.StartTime.Equal(at.Time) {
+		t.Errorf("it started at %v", p.StartTime)
+	}
+	at = metav1.NewTime(t0.Add(time.Hour)) // by another clock
+	if p := New(s, nil, true, false, t0); !p.StartTime.Equal(t0) {
+		t.Errorf("it started at %v", p.StartTime)
 	}
 }
 

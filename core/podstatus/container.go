@@ -23,10 +23,15 @@ func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runt
 		return i < budget.ContainersMax || p.IsStatic() || p.NewestRun(name) != nil ||
 			p.RemovedRun(name) != nil
 	}
+	inits, isInitialized := p.InitsDone(), p.IsInitialized()
 	for i := range spec.InitContainers {
-		if container := &spec.InitContainers[i]; isReported(i, container.Name) {
-			status.InitContainerStatuses = append(status.InitContainerStatuses,
-				containerStatus(p, container, pod.InitRole(container), node, runtimeName))
+		container := &spec.InitContainers[i]
+		if role := pod.InitRole(container); isReported(i, container.Name) {
+			init := containerStatus(p, container, role, node, runtimeName)
+			if role == pod.Init && (isInitialized || i < inits) {
+				setCompleted(&init, p)
+			}
+			status.InitContainerStatuses = append(status.InitContainerStatuses, init)
 		}
 	}
 	for i := range spec.Containers {
@@ -47,6 +52,25 @@ func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runt
 	slices.SortFunc(status.EphemeralContainerStatuses, byName)
 }
 
+// setCompleted sets the status of an init container that has completed in the current sandbox and
+// whose record was removed since: as it was reported, or else as the kubelet infers it. The API
+// server refuses a status that takes the exit back (ValidateContainerStateTransition).
+func setCompleted(status *v1.ContainerStatus, p *pod.Pod) {
+	if status.State.Terminated != nil || p.NewestRun(status.Name) != nil {
+		return
+	}
+	for i := range p.Spec.Status.InitContainerStatuses {
+		reported := &p.Spec.Status.InitContainerStatuses[i]
+		if t := reported.State.Terminated; reported.Name == status.Name && t != nil && t.ExitCode == 0 {
+			*status = *reported
+			return
+		}
+	}
+	status.Ready, status.State = true, v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+		Reason: "Completed", Message: "Unable to get init container status from container runtime and " +
+			"pod has been initialized, treat it as exited normally"}}
+}
+
 // containerStatus returns the status of a container of the spec, by its newest run that was
 // started.
 func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *pod.Node,
@@ -59,7 +83,8 @@ func containerStatus(p *pod.Pod, container *v1.Container, role pod.Role, node *p
 	}
 	if removed := p.RemovedRun(name); removed.IsNewerThan(c) {
 		c, status.RestartCount = nil, removed.Restarts
-		if removed.Exited != nil && p.LastRun(name) == removed.Exited {
+		if removed.Exited != nil && (p.LastRun(name) == removed.Exited ||
+			role == pod.Init && removed.Exited.HasCompletedInit() && !p.IsSuperseded(removed.Exited)) {
 			c = removed.Exited
 		}
 	}

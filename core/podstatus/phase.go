@@ -18,10 +18,18 @@ func phase(p *pod.Pod) v1.PodPhase {
 	for i := range p.Spec.Spec.Containers {
 		c := p.LastRun(p.Spec.Spec.Containers[i].Name)
 		// A container that is created again does not make a running pod pending.
-		if p.Status.Phase != v1.PodRunning &&
-			(c == nil || c.State == pod.Created && p.PreviousRun(c) == nil) {
+		if p.Status.Phase != v1.PodRunning && (c == nil || !hasStarted(p, c)) {
 			return v1.PodPending
 		}
 	}
 	return v1.PodRunning
+}
+
+// hasStarted reports whether a container has started, its postStart hook included: until then its
+// status says that it waits.
+func hasStarted(p *pod.Pod, c *pod.Container) bool {
+	if p.PreviousRun(c) != nil {
+		return true
+	}
+	return c.State != pod.Created && (c.State != pod.Running || p.ReportableHealth(c).Running)
 }

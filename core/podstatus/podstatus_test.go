@@ -95,6 +95,21 @@ func TestPhaseOfAPodThatHasRun(t *testing.T) {
 	}
 }
 
+// A pod is pending while the postStart hook of its first run has not completed: the container is
+// reported as waiting.
+func TestPhaseDuringPostStart(t *testing.T) {
+	p := newPod(v1.RestartPolicyAlways, newRun(0, pod.Running, 0))
+	p.Spec.Spec.Containers[0].Lifecycle = &v1.Lifecycle{
+		PostStart: &v1.LifecycleHandler{Exec: &v1.ExecAction{}}}
+	if got := phase(p); got != v1.PodPending {
+		t.Errorf("phase %s, want Pending", got)
+	}
+	p.Status.Phase = v1.PodRunning // a later run
+	if got := phase(p); got != v1.PodRunning {
+		t.Errorf("phase %s, want Running", got)
+	}
+}
+
 // A failure of the containers does not change the condition Initialized, as in the kubelet.
 func TestInitializedOfAFailedPod(t *testing.T) {
 	p := newPod(v1.RestartPolicyNever, newRun(0, pod.Exited, 1))

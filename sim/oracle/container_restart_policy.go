@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -14,9 +15,10 @@ import (
 type restartPolicy struct{}
 
 func (*restartPolicy) describe() Entry {
-	return Entry{"restart-policy", "Under Never no container runs twice; under OnFailure none " +
-		"runs again after exit code 0. A container's own policy and rules take precedence. No " +
-		"init container runs again in a sandbox in which it has completed."}
+	return Entry{"restart-policy", "Under Never no container runs twice, not even if its record is " +
+		"removed while it runs; under OnFailure none runs again after exit code 0. A container's own " +
+		"policy and rules take precedence. No init container runs again in a sandbox in which it has " +
+		"completed."}
 }
 
 func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
@@ -28,7 +30,8 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 	if last == nil || last == c || !last.hasRun() || last.hash != c.hash && last.mayBeReplaced() {
 		return nil
 	}
-	if m.mayHaveLostExit(last) {
+	if m.mayHaveLostExit(last) && (runsAgain(last.spec, c.pod.loosestPolicy, lostExitCode) ||
+		m.mayNotKnow(last, f.Time)) {
 		return nil
 	}
 	if c.round > last.round {
@@ -73,6 +76,17 @@ func (m *model) mayHaveLostExit(c *container) bool {
 	return p.removedByHand && (p.countLost || m.mayHaveMissedExit(c) ||
 		m.anyFaultPossible(c.exitedAt, p.removedByHandAt,
 			"ListContainers", "ContainerStatus", "ReadTail"))
+}
+
+// lostExitCode is that of a run whose exit is not known: its work may be half done.
+const lostExitCode = 137
+
+// mayNotKnow reports whether the agent may not know of a run whose record was removed: it has not
+// reported it, or another agent has, and the list that it began with may be older.
+func (m *model) mayNotKnow(c *container, now time.Time) bool {
+	at := c.reportedRunningAt
+	return at.IsZero() || m.agentStartedAt.After(at) &&
+		m.anyFaultPossible(m.agentStartedAt.Add(-reconnectBound), now, "WatchObjects")
 }
 
 // mayBeReplaced reports whether the container may run again because its spec has changed: it was

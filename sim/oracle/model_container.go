@@ -36,6 +36,8 @@ type container struct {
 	minBackoff      time.Duration // the least back-off after this run, if the run does not reset it
 	wasServedReady  bool          // a response had it as ready
 
+	reportedRunningAt time.Time // when the API server had it as running first
+
 	logPath, linkName  string      // the path of its log, and the name of the link to it
 	linkTarget         string      // the target of that link, when links were last listed
 	fallbackToLog      bool        // a part of its log is its termination message if it wrote none

@@ -283,6 +283,14 @@ func (p *pod) isOfNewestSpec(c *container) bool {
 	return container != nil && (c.hash == "" || c.hash == p.model.hashOf(container))
 }
 
+// mustBeReplaced reports whether a running container is not of the newest spec. An init container
+// that runs to completion is left to its work.
+func (p *pod) mustBeReplaced(c *container) bool {
+	isInit := containerOf(p.spec, c.name) != nil && p.isInitContainer(c.name) &&
+		p.sidecarPosition(c.name) == 0
+	return !p.isOfNewestSpec(c) && !isInit
+}
+
 func (p *pod) dropSandbox(s *sandbox) {
 	p.sandboxes = slices.DeleteFunc(p.sandboxes, func(o *sandbox) bool { return o == s })
 }

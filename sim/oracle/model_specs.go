@@ -4,6 +4,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -41,6 +43,18 @@ func (p *pod) recordMetadata(object *v1.Pod) {
 	spec := *p.specs[len(p.specs)-1]
 	spec.Labels, spec.Annotations = object.Labels, object.Annotations
 	p.recordSpec(&spec)
+}
+
+// recordRunning records which containers the API server has as running, by the status of a pod.
+func (p *pod) recordRunning(object *v1.Pod, now time.Time) {
+	for i := range object.Status.ContainerStatuses {
+		s := &object.Status.ContainerStatuses[i]
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		c := p.model.containers[id]
+		if s.State.Running != nil && c != nil && c.reportedRunningAt.IsZero() {
+			c.reportedRunningAt = now
+		}
+	}
 }
 
 // specOf returns the spec that a container was created from; nil if no spec of the pod has this

@@ -173,7 +173,7 @@ func (p *pod) sandboxProblem(now time.Time) string {
 		case p.isSuperseded(c):
 			return fmt.Sprintf("container %s #%d runs, but all are to be restarted", c.name,
 				c.attempt)
-		case !p.isOfNewestSpec(c):
+		case p.mustBeReplaced(c):
 			return fmt.Sprintf("container %s #%d is not of the newest spec", c.name, c.attempt)
 		}
 	}

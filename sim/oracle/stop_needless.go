@@ -62,7 +62,7 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 	case c.wasLost: // an unknown state is a reason
 	case c.mayStillEndForShutdown(f.Time):
 	case p.timesDesired > 1 && f.Time.Sub(p.desiredAt) < manifestNoticeBound:
-	case !p.isOfNewestSpec(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
+	case p.mustBeReplaced(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
 	case (p.sidecarPosition(c.name) > 0 || p.isEphemeral(c.name)) && p.mustBeTerminal():
 		// No container needs it any more.
 	default:
