@@ -199,7 +199,7 @@ func (p *Pod) syncPod(env *Env, w *wakeTimer) {
 	if !p.Observed || p.Spec == nil || !p.loadRecord(env, w) {
 		return
 	}
-	p.restoreLostRuns()
+	p.restoreRemovedRuns()
 	p.issueInspections(env, w)
 	p.startRoundOnExit(env)
 	p.maintainRunning(env, w)

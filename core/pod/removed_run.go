@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"seedlet.dev/core/criconfig"
 	"seedlet.dev/core/op"
 	"seedlet.dev/world"
@@ -94,35 +96,50 @@ func (p *Pod) LastRun(name string) *Container {
 	return c
 }
 
-// restoreLostRuns notes that containers which the API server has as running have no record in the
-// runtime any more, as after a reset of it: the agent that saw them run may be another one. One
-// that is to run again does so anyway.
-func (p *Pod) restoreLostRuns() {
+// restoreRemovedRuns notes the runs that the API server has, of which the runtime has no record any
+// more, as after a reset of it: the agent that saw them may be another one. One that runs by the
+// status was lost. Only those count that are not to be followed by another run.
+func (p *Pod) restoreRemovedRuns() {
 	if p.IsStatic() {
 		return
 	}
 	for i := range p.Spec.Spec.InitContainers {
-		p.restoreLostRun(p.Spec.Spec.InitContainers[i].Name)
+		p.restoreRemovedRun(p.Spec.Spec.InitContainers[i].Name)
 	}
 	for i := range p.Spec.Spec.Containers {
-		p.restoreLostRun(p.Spec.Spec.Containers[i].Name)
+		p.restoreRemovedRun(p.Spec.Spec.Containers[i].Name)
 	}
 }
 
-func (p *Pod) restoreLostRun(name string) {
-	reported := p.indexed(name).reportedRunning
+func (p *Pod) restoreRemovedRun(name string) {
+	reported := p.indexed(name).reported
 	if reported == nil || p.NewestRun(name) != nil || p.RemovedRun(name) != nil {
 		return
 	}
-	_, id, _ := strings.Cut(reported.ContainerID, "://")
-	lost := Container{Name: name, ID: id, Image: reported.Image, ImageID: reported.ImageID,
-		StartedAt: reported.State.Running.StartedAt.Time,
-		Run: criconfig.Run{Attempt: uint32(max(reported.RestartCount, 0)),
-			Restarts: reported.RestartCount}}
-	if lost.lose(); p.roleOf(name) != Sidecar && !p.needsAnotherRun(&lost) {
-		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: name, Attempt: lost.Attempt,
-			Restarts: lost.Restarts, Exited: &lost})
+	last := runOfStatus(reported)
+	role := p.roleOf(name)
+	if role == App && !p.needsAnotherRun(&last) ||
+		role == Init && last.hasFailed(Init) && !p.needsAnotherRun(&last) {
+		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: name, Attempt: last.Attempt,
+			Restarts: last.Restarts, Exited: &last})
 	}
+}
+
+// runOfStatus returns the run that a status is of. If it runs, its exit is not known.
+func runOfStatus(s *v1.ContainerStatus) Container {
+	_, id, _ := strings.Cut(s.ContainerID, "://")
+	c := Container{Name: s.Name, ID: id, Image: s.Image, ImageID: s.ImageID,
+		State: Exited, Inspected: Exited,
+		Run: criconfig.Run{Attempt: uint32(max(s.RestartCount, 0)), Restarts: s.RestartCount}}
+	if running := s.State.Running; running != nil {
+		c.StartedAt = running.StartedAt.Time
+		c.lose()
+	}
+	if end := s.State.Terminated; end != nil {
+		c.StartedAt, c.FinishedAt = end.StartedAt.Time, end.FinishedAt.Time
+		c.ExitCode, c.Reason, c.Message = end.ExitCode, end.Reason, end.Message
+	}
+	return c
 }
 
 // isRemoved reports whether a run is one whose record was removed.

@@ -134,8 +134,8 @@ func TestRunLostByAnotherAgent(t *testing.T) {
 		s.Status.ContainerStatuses = []v1.ContainerStatus{running}
 		p := podWith(s)
 		p.Status.Reportable = true
-		p.restoreLostRuns()
-		p.restoreLostRuns()
+		p.restoreRemovedRuns()
+		p.restoreRemovedRuns()
 		got := status(p)
 		isLost := policy == v1.RestartPolicyNever
 		if p.hasCompleted() != isLost || len(p.RemovedRuns) > 1 || got.RestartCount != 3 ||
@@ -146,14 +146,27 @@ func TestRunLostByAnotherAgent(t *testing.T) {
 	}
 	s := spec(v1.RestartPolicyNever, "", "web")
 	s.Status.ContainerStatuses = []v1.ContainerStatus{running}
+	ended := running
+	ended.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed"}}
+	for code, wants := range map[int32]bool{0: true, 1: false} {
+		ended.State.Terminated.ExitCode = code
+		after := spec(v1.RestartPolicyOnFailure, "", "web")
+		after.Status.ContainerStatuses = []v1.ContainerStatus{ended}
+		p := podWith(after)
+		p.Status.Reportable = true
+		if p.restoreRemovedRuns(); p.hasCompleted() != wants || p.hasSucceeded() != wants ||
+			wants && status(p).State.Terminated.Reason != "Completed" {
+			t.Errorf("after exit code %d: %+v", code, status(p))
+		}
+	}
 	if p := podWith(s, run("web", 3, Running)); p.hasCompleted() {
 		t.Error("its record is there")
-	} else if p.restoreLostRuns(); p.RemovedRun("web") != nil {
+	} else if p.restoreRemovedRuns(); p.RemovedRun("web") != nil {
 		t.Error("a run that the runtime has is lost")
 	}
 	s.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
 	static := podWith(s)
-	if static.restoreLostRuns(); static.RemovedRun("web") != nil {
+	if static.restoreRemovedRuns(); static.RemovedRun("web") != nil {
 		t.Error("the status in a manifest says what ran")
 	}
 }

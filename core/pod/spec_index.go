@@ -27,8 +27,8 @@ type indexedContainer struct {
 	// restarts is the restart count in the reported status, if that has a run.
 	restarts    int32
 	wasReported bool
-	// reportedRunning is the reported status, if the container runs by it.
-	reportedRunning *v1.ContainerStatus
+	// reported is the reported status, if the container runs or has ended by it.
+	reported *v1.ContainerStatus
 }
 
 // indexed returns the entry of a name in the index of the current spec; the zero value if there is
@@ -84,8 +84,8 @@ func newSpecIndex(pod *v1.Pod) specIndex {
 		status.ContainerStatuses} {
 		for i := range list {
 			entry, s := index.containers[list[i].Name], &list[i]
-			if s.State.Running != nil && entry.container != nil {
-				entry.reportedRunning = s
+			if entry.container != nil && (s.State.Running != nil || s.State.Terminated != nil) {
+				entry.reported = s
 				index.containers[s.Name] = entry
 			}
 			if !entry.wasReported && (s.ContainerID != "" || s.RestartCount > 0) {

@@ -30,8 +30,7 @@ func (*restartPolicy) checkFact(m *model, f *truth.Fact) *finding {
 	if last == nil || last == c || !last.hasRun() || last.hash != c.hash && last.mayBeReplaced() {
 		return nil
 	}
-	if m.mayHaveLostExit(last) && (runsAgain(last.spec, c.pod.loosestPolicy, lostExitCode) ||
-		m.mayNotKnow(last, f.Time)) {
+	if m.mayHaveLostExit(last) && m.mayRunAgainLost(last, f.Time) {
 		return nil
 	}
 	if c.round > last.round {
@@ -81,12 +80,18 @@ func (m *model) mayHaveLostExit(c *container) bool {
 // lostExitCode is that of a run whose exit is not known: its work may be half done.
 const lostExitCode = 137
 
-// mayNotKnow reports whether the agent may not know of a run whose record was removed: it has not
-// reported it, or another agent has, and the list that it began with may be older.
-func (m *model) mayNotKnow(c *container, now time.Time) bool {
-	at := c.reportedRunningAt
-	return at.IsZero() || m.agentStartedAt.After(at) &&
-		m.anyFaultPossible(m.agentStartedAt.Add(-reconnectBound), now, "WatchObjects")
+// mayRunAgainLost reports whether a container may run again although the agent, or an earlier one,
+// has reported its last run, of which the runtime has no record.
+func (m *model) mayRunAgainLost(last *container, now time.Time) bool {
+	at, code := last.reportedRunningAt, int32(lostExitCode)
+	mayNotKnow := func(at time.Time) bool { // the list that an agent has begun with may be older
+		return at.IsZero() || m.agentStartedAt.After(at) &&
+			m.anyFaultPossible(m.agentStartedAt.Add(-reconnectBound), now, "WatchObjects")
+	}
+	if !mayNotKnow(last.reportedEndAt) {
+		at, code = last.reportedEndAt, last.exitCode
+	}
+	return mayNotKnow(at) || runsAgain(last.spec, last.pod.loosestPolicy, code)
 }
 
 // mayBeReplaced reports whether the container may run again because its spec has changed: it was

@@ -35,6 +35,7 @@ type certificateRequest struct {
 	answer      string // the type of its condition; empty: it is open
 	answeredAt  time.Time
 	isDeleted   bool
+	deletedAt   time.Time
 	leaf        []byte    // of an issued one, as DER
 	renewAt     time.Time // from when on it is to be renewed
 	notAfter    time.Time
@@ -55,7 +56,8 @@ func (o *certificateModel) apply(f *truth.Fact) {
 	case f.Kind == truth.ObjectCreated:
 		o.add(f)
 	case f.Kind == truth.ObjectDeleted:
-		o.byUID[string(f.Write.Before.CertificateRequest.UID)].isDeleted = true
+		r := o.byUID[string(f.Write.Before.CertificateRequest.UID)]
+		r.isDeleted, r.deletedAt = true, f.Time
 	default:
 		after := f.Write.After.CertificateRequest
 		o.byUID[string(after.UID)].applyAnswer(after, f.Time)
@@ -129,12 +131,15 @@ func (m *model) visitCertificates(p *pod, visit func(at string, source certifica
 }
 
 // lacksCertificate reports whether the pod waits for a signer, or was refused by one: the volumes
-// of an agent that was started since then cannot be set up.
-func (p *pod) lacksCertificate() bool {
+// of an agent that was started since then cannot be set up. A request that was deleted before its
+// answer is made again later.
+func (p *pod) lacksCertificate(now time.Time) bool {
 	return p.model.visitCertificates(p, func(_ string, source certificateSource,
 		_ *v1.PodCertificateProjection) *finding {
 		newest := p.model.certificates.newest(source)
-		if newest != nil && (newest.isOpen() || newest.answer != "" && newest.leaf == nil) {
+		switch {
+		case newest == nil, newest.leaf != nil:
+		case !newest.isDeleted, newest.answer != "", now.Sub(newest.deletedAt) < certificateBound:
 			return &finding{}
 		}
 		return nil

@@ -37,6 +37,7 @@ type container struct {
 	wasServedReady  bool          // a response had it as ready
 
 	reportedRunningAt time.Time // when the API server had it as running first
+	reportedEndAt     time.Time // the same of its exit
 
 	logPath, linkName  string      // the path of its log, and the name of the link to it
 	linkTarget         string      // the target of that link, when links were last listed

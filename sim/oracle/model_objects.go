@@ -45,7 +45,7 @@ func (m *model) applyObject(f *truth.Fact) {
 		}
 		if p := m.pods[string(after.Pod.UID)]; p != nil {
 			p.recordMetadata(after.Pod)
-			p.recordRunning(after.Pod, f.Time)
+			p.recordReported(after.Pod, f.Time)
 		}
 		if phase := after.Pod.Status.Phase; isTerminalPhase(phase) {
 			o.terminalPhases[string(after.Pod.UID)] = phase

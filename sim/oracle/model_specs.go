@@ -45,14 +45,20 @@ func (p *pod) recordMetadata(object *v1.Pod) {
 	p.recordSpec(&spec)
 }
 
-// recordRunning records which containers the API server has as running, by the status of a pod.
-func (p *pod) recordRunning(object *v1.Pod, now time.Time) {
+// recordReported records which runs the API server has, by the status of a pod.
+func (p *pod) recordReported(object *v1.Pod, now time.Time) {
 	for i := range object.Status.ContainerStatuses {
 		s := &object.Status.ContainerStatuses[i]
 		_, id, _ := strings.Cut(s.ContainerID, "://")
 		c := p.model.containers[id]
-		if s.State.Running != nil && c != nil && c.reportedRunningAt.IsZero() {
+		if c == nil {
+			continue
+		}
+		if s.State.Running != nil && c.reportedRunningAt.IsZero() {
 			c.reportedRunningAt = now
+		}
+		if s.State.Terminated != nil && c.reportedEndAt.IsZero() {
+			c.reportedEndAt = now
 		}
 	}
 }

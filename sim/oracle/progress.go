@@ -205,7 +205,7 @@ func (p *pod) sandboxProblem(now time.Time) string {
 	if problem := p.contentProblem(now); problem != "" {
 		return problem
 	}
-	if p.lacksVolume(now) || p.lacksCertificate() {
+	if p.lacksVolume(now) || p.lacksCertificate(now) {
 		return "" // its containers, also ephemeral ones, wait for it
 	}
 	if problem := p.ephemeralProblem(); problem != "" {
