@@ -211,8 +211,9 @@ func (s *Set) Called(now time.Time, request any) {
 	case call == "ContainerStats" && slices.ContainsFunc(pods, (*pod).isResizing):
 		// A resize waits until a container uses less memory.
 	case call == "PatchObject" && slices.ContainsFunc(pods, (*pod).awaitsResize) &&
-		now.Sub(m.pressure.flippedAt) <= quietBound:
-		// A condition of the node has ended for which a resize was deferred.
+		now.Sub(later(m.pressure.flippedAt, m.changedAt)) <= quietBound:
+		// A condition of the node has ended for which a resize was deferred, or another pod has: the
+		// message says what the others use.
 	case call == "SetCgroup" && slices.ContainsFunc(pods, (*pod).awaitsLessMemory):
 	case call == "ContainerStatus" && slices.ContainsFunc(pods, (*pod).wasChanged) &&
 		now.Sub(later(changedAt, m.agentStartedAt)) <= resizeVerifyBound:
