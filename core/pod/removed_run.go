@@ -22,9 +22,10 @@ type RemovedRun struct {
 	Hash      string        `json:"hash"`      // of the spec that it was created from
 	Backoff   time.Duration `json:"backoff"`   // before the restart that follows its exit
 	RestartAt time.Time     `json:"restartAt"` // the end of the back-off; zero if no exit was known
-	// Exited is the run itself, if it has ended for all that is known: a run that is not restarted
-	// stays the last one. How it ended may not be known (runLost).
+	// Exited is the run itself: one that is not restarted stays the last one. Lost is set if it is not
+	// known how it has ended.
 	Exited *Container `json:"exited,omitempty"`
+	Lost   bool       `json:"lost,omitempty"`
 }
 
 // RemovedRun returns the removed run of a container; nil if the runtime has the records of all runs
@@ -56,6 +57,7 @@ func (p *Pod) rememberRemovedRun(c *Container) {
 			removed.RestartAt = c.restartAt()
 		} else {
 			exited.lose()
+			removed.Lost = true
 		}
 		removed.Exited = &exited
 	}
@@ -97,8 +99,8 @@ func (p *Pod) LastRun(name string) *Container {
 }
 
 // restoreRemovedRuns notes the runs that the API server has, of which the runtime has no record any
-// more, as after a reset of it: the agent that saw them may be another one. One that runs by the
-// status was lost. Only those count that are not to be followed by another run.
+// more, as after a reset of it: the agent that saw them, or their exits, may be another one. One that
+// runs by the status was lost. Only those count that are not to be followed by another run.
 func (p *Pod) restoreRemovedRuns() {
 	if p.IsStatic() {
 		return
@@ -112,14 +114,19 @@ func (p *Pod) restoreRemovedRuns() {
 }
 
 func (p *Pod) restoreRemovedRun(name string) {
-	reported := p.indexed(name).reported
-	if reported == nil || p.NewestRun(name) != nil || p.RemovedRun(name) != nil {
+	reported, removed := p.indexed(name).reported, p.RemovedRun(name)
+	if reported == nil || removed != nil && !removed.Lost || p.NewestRun(name) != nil {
 		return
 	}
 	last := runOfStatus(reported)
-	role := p.roleOf(name)
-	if role == App && !p.needsAnotherRun(&last) ||
-		role == Init && last.hasFailed(Init) && !p.needsAnotherRun(&last) {
+	if removed != nil {
+		if reported.State.Terminated != nil && removed.Exited.ID == last.ID {
+			last.Run = removed.Exited.Run
+			removed.Exited, removed.Lost = &last, false
+		}
+		return
+	}
+	if role := p.roleOf(name); (role == App || role == Init) && !p.needsAnotherRun(&last) {
 		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: name, Attempt: last.Attempt,
 			Restarts: last.Restarts, Exited: &last})
 	}

@@ -171,6 +171,23 @@ func TestRunLostByAnotherAgent(t *testing.T) {
 	}
 }
 
+// An exit that this agent could not ask for in time, and that an earlier one has reported, is that.
+func TestReportedExitOfRemovedRun(t *testing.T) {
+	s := spec(v1.RestartPolicyNever, "", "web")
+	s.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "web", ContainerID: "containerd://web0",
+		State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed"}}}}
+	for _, id := range []string{"web0", "other"} {
+		c := run("web", 0, Exited)
+		c.ID, c.Inspected = id, ""
+		p := podWith(s, c)
+		p.dropContainer(id)
+		p.restoreRemovedRuns()
+		if isReported := id == "web0"; p.hasSucceeded() != isReported || !p.hasCompleted() {
+			t.Errorf("%s: succeeded %t", id, p.hasSucceeded())
+		}
+	}
+}
+
 // An init container that was lost while it ran has failed, and its pod with it if the policy is not
 // to try again.
 func TestLostInitContainer(t *testing.T) {
@@ -203,6 +220,7 @@ func TestCompletedInitContainerStaysSoWithoutItsRecord(t *testing.T) {
 			p.addContainer(exitedRun("setup", 0, 0))
 			p.dropContainer("setup0")
 		}
+		p.restoreRemovedRuns()
 		got := servedPod(p, &Node{}, "containerd").Status.InitContainerStatuses[0]
 		if end := got.State.Terminated; !got.Ready || end == nil || end.ExitCode != 0 ||
 			end.Reason != test.reason {

@@ -53,18 +53,10 @@ func setContainerStatuses(status *v1.PodStatus, p *pod.Pod, node *pod.Node, runt
 }
 
 // setCompleted sets the status of an init container that has completed in the current sandbox and
-// whose record was removed since: as it was reported, or else as the kubelet infers it. The API
-// server refuses a status that takes the exit back (ValidateContainerStateTransition).
+// of which no run is known, as the kubelet infers it from the containers after it.
 func setCompleted(status *v1.ContainerStatus, p *pod.Pod) {
 	if status.State.Terminated != nil || p.NewestRun(status.Name) != nil {
 		return
-	}
-	for i := range p.Spec.Status.InitContainerStatuses {
-		reported := &p.Spec.Status.InitContainerStatuses[i]
-		if t := reported.State.Terminated; reported.Name == status.Name && t != nil && t.ExitCode == 0 {
-			*status = *reported
-			return
-		}
 	}
 	status.Ready, status.State = true, v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
 		Reason: "Completed", Message: "Unable to get init container status from container runtime and " +
