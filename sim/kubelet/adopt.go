@@ -34,7 +34,7 @@ func (k *Kubelet) adopt(p *pod) {
 	}
 	if o.Status.StartTime != nil {
 		p.seenAt, p.startTime = now, o.Status.StartTime.Time
-		p.written = o.Status.DeepCopy()
+		p.written, p.writtenText = o.Status.DeepCopy(), encode(&o.Status)
 	}
 	p.endedBefore = !p.isStatic &&
 		(o.Status.Phase == v1.PodSucceeded || o.Status.Phase == v1.PodFailed)

@@ -70,7 +70,7 @@ func New(opts Options) *Kubelet {
 }
 
 const (
-	syncPeriod  = 200 * time.Millisecond
+	syncPeriod  = time.Second // as often as a kubelet lists what the runtime has
 	callTimeout = 10 * time.Minute
 )
 

@@ -32,10 +32,12 @@ type pod struct {
 	hookEnded map[string]time.Time     // preStop hooks, by run
 	ip        string
 	written   *v1.PodStatus
-	used      map[string]*usedVolume // volumes that something backs, by name
-	using     *sharedVolume          // whose step is under way
-	tokens    map[string]string      // by volume and path
-	firstID   uint32                 // of the user namespace; zero: none
+	// writtenText is that status as JSON.
+	writtenText string
+	used        map[string]*usedVolume // volumes that something backs, by name
+	using       *sharedVolume          // whose step is under way
+	tokens      map[string]string      // by volume and path
+	firstID     uint32                 // of the user namespace; zero: none
 	// endedBefore is set if the API server had a terminal phase when the kubelet started: it stays,
 	// with its status.
 	endedBefore bool

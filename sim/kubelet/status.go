@@ -29,10 +29,11 @@ func (k *Kubelet) statusStep(p *pod, s *state) *step {
 		return nil
 	}
 	status := k.status(p, s, object)
-	if p.written != nil && encode(status) == encode(p.written) {
+	text := encode(status)
+	if text == p.writtenText {
 		return nil
 	}
-	p.written = status
+	p.written, p.writtenText = status, text
 	after := *object
 	after.Status = *status
 	patch, err := strategicpatch.CreateTwoWayMergePatch([]byte(encode(object)),
