@@ -143,9 +143,37 @@ var mutants = []mutant{
 	{
 		name:     "a completed container runs again without its record",
 		file:     "core/pod/removed_run.go",
-		old:      "if removed.IsNewerThan(c) && removed.Exited != nil &&",
-		new:      "if removed.IsNewerThan(c) && removed.Exited != nil && name == \"\" &&",
+		old:      "if !removed.IsNewerThan(c) || removed.Exited == nil ||",
+		new:      "if name != \"\" || !removed.IsNewerThan(c) || removed.Exited == nil ||",
 		scenario: "storage-mix", plan: "completed-ran-again-without-record.yaml",
+	},
+	{
+		name:     "a run whose record is lost is done again",
+		file:     "core/pod/removed_run.go",
+		old:      "			exited.lose()\n			removed.Lost = true\n",
+		new:      "			return\n",
+		scenario: "odd-runtime", plan: "lost-run-again.yaml",
+	},
+	{
+		name:     "a run that only the API server has is done again",
+		file:     "core/pod/removed_run.go",
+		old:      "	if p.IsStatic() {\n		return\n	}\n	for i := range p.Spec.Spec.InitContainers {\n		p.restore",
+		new:      "	if p.UID != \"\" {\n		return\n	}\n	for i := range p.Spec.Spec.InitContainers {\n		p.restore",
+		scenario: "odd-runtime", plan: "lost-run-of-another-agent.yaml",
+	},
+	{
+		name:     "an exit that only the API server has is forgotten",
+		file:     "core/pod/removed_run.go",
+		old:      "if end := s.State.Terminated; end != nil {",
+		new:      "if end := s.State.Terminated; end != nil && c.lose == nil {",
+		scenario: "odd-runtime", plan: "completed-run-of-another-agent.yaml",
+	},
+	{
+		name:     "an init container that runs is replaced",
+		file:     "core/pod/plan.go",
+		old:      "return !p.matchesSpec(c) && (p.specContainer(c.Name) == nil || p.roleOf(c.Name) != Init)",
+		new:      "return !p.matchesSpec(c)",
+		scenario: "odd-runtime", plan: "init-container-replaced.yaml",
 	},
 	{
 		// It may run, or never end.

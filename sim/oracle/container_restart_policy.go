@@ -84,7 +84,7 @@ const lostExitCode = 137
 // has reported its last run, of which the runtime has no record.
 func (m *model) mayRunAgainLost(last *container, now time.Time) bool {
 	at, code := last.reportedRunningAt, int32(lostExitCode)
-	mayNotKnow := func(at time.Time) bool { // the list that an agent has begun with may be older
+	mayNotKnow := func(at time.Time) bool { // the list that an agent has started with may be older
 		return at.IsZero() || m.agentStartedAt.After(at) &&
 			m.anyFaultPossible(m.agentStartedAt.Add(-reconnectBound), now, "WatchObjects")
 	}

@@ -286,9 +286,13 @@ func (p *pod) isOfNewestSpec(c *container) bool {
 // mustBeReplaced reports whether a running container is not of the newest spec. An init container
 // that runs to completion is left to its work.
 func (p *pod) mustBeReplaced(c *container) bool {
-	isInit := containerOf(p.spec, c.name) != nil && p.isInitContainer(c.name) &&
+	return !p.isOfNewestSpec(c) && !p.runsToCompletion(c)
+}
+
+// runsToCompletion reports whether a container is an init container of the spec, and no sidecar.
+func (p *pod) runsToCompletion(c *container) bool {
+	return containerOf(p.spec, c.name) != nil && p.isInitContainer(c.name) &&
 		p.sidecarPosition(c.name) == 0
-	return !p.isOfNewestSpec(c) && !isInit
 }
 
 func (p *pod) dropSandbox(s *sandbox) {

@@ -53,15 +53,16 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 		return
 	}
 	p := c.pod
-	p.measureStorage(f.Time) // its logs may have grown
+	p.measureStorage(f.Time)                          // its logs may have grown
+	followsSpec := p.static || !p.runsToCompletion(c) // another spec may be a reason
 	switch {
-	case p.spec == nil, p.wasRemoved() && !m.isOfCurrentManifest(c), p.specChanged,
-		len(p.fullName.pods) > 1:
+	case p.spec == nil, p.wasRemoved() && !m.isOfCurrentManifest(c), len(p.fullName.pods) > 1:
+	case p.specChanged && followsSpec:
 	case p.mayBeKilled(f.Time), m.mayHaveFailed(c, f.Time): // the pod or the container is a reason
 	case c.mayBeSuperseded():
 	case c.wasLost: // an unknown state is a reason
 	case c.mayStillEndForShutdown(f.Time):
-	case p.timesDesired > 1 && f.Time.Sub(p.desiredAt) < manifestNoticeBound:
+	case p.timesDesired > 1 && followsSpec && f.Time.Sub(p.desiredAt) < manifestNoticeBound:
 	case p.mustBeReplaced(c), !c.sandbox.ready, c.sandbox != p.newestSandbox():
 	case (p.sidecarPosition(c.name) > 0 || p.isEphemeral(c.name)) && p.mustBeTerminal():
 		// No container needs it any more.
