@@ -157,8 +157,8 @@ var mutants = []mutant{
 	{
 		name:     "a run that only the API server has is done again",
 		file:     "core/pod/removed_run.go",
-		old:      "	if p.IsStatic() {\n		return\n	}\n	for i := range p.Spec.Spec.InitContainers {\n		p.restore",
-		new:      "	if p.UID != \"\" {\n		return\n	}\n	for i := range p.Spec.Spec.InitContainers {\n		p.restore",
+		old:      "(role == App || role == Init) && !p.needsAnotherRun(&last) {",
+		new:      "role == Sidecar && !p.needsAnotherRun(&last) {",
 		scenario: "odd-runtime", plan: "lost-run-of-another-agent.yaml",
 	},
 	{
@@ -171,8 +171,8 @@ var mutants = []mutant{
 	{
 		name:     "an init container that runs is replaced",
 		file:     "core/pod/plan.go",
-		old:      "return !p.matchesSpec(c) && (p.specContainer(c.Name) == nil || p.roleOf(c.Name) != Init)",
-		new:      "return !p.matchesSpec(c)",
+		old:      "(p.specContainer(c.Name) == nil || p.roleOf(c.Name) != Init)",
+		new:      "p.roleOf(c.Name) != \"\"",
 		scenario: "odd-runtime", plan: "init-container-replaced.yaml",
 	},
 	{

@@ -99,8 +99,8 @@ func (p *Pod) LastRun(name string) *Container {
 }
 
 // restoreRemovedRuns notes the runs that the API server has, of which the runtime has no record any
-// more, as after a reset of it: the agent that saw them, or their exits, may be another one. One that
-// runs by the status was lost. Only those count that are not to be followed by another run.
+// more, as after a reset of it: the agent that saw them, or their exits, may be another one. A run
+// that has not ended by its status was lost. Only those count that no other run is to follow.
 func (p *Pod) restoreRemovedRuns() {
 	if p.IsStatic() {
 		return
