@@ -54,7 +54,7 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 	}
 	p := c.pod
 	p.measureStorage(f.Time)                          // its logs may have grown
-	followsSpec := p.static || !p.runsToCompletion(c) // another spec may be a reason
+	followsSpec := p.spec == nil || p.static || !p.runsToCompletion(c) // another spec may be a reason
 	switch {
 	case p.spec == nil, p.wasRemoved() && !m.isOfCurrentManifest(c), len(p.fullName.pods) > 1:
 	case p.specChanged && followsSpec:
