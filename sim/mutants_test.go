@@ -3633,8 +3633,8 @@ var mutants = []mutant{
 	{
 		name:     "the session of a disk is logged out of although another disk needs it",
 		file:     "core/scsi/detach.go",
-		old:      "if n.isShared(d, portal) || session",
-		new:      "if session",
+		old:      "if left[canonical(portal)] || session",
+		new:      "if left[\"\"] || session",
 		scenario: "iscsi", seeds: "1-40",
 	},
 	{

@@ -108,6 +108,17 @@ const (
 	ClaimNamesOfNodeMax      = 384 << 10
 )
 
+// The disks of networks of a node, which all pods share: pods with DisksSmallMax disks get no more
+// once there are DisksLargeMax on the node. A disk has the portals of all volumes that name it.
+const (
+	DisksMax               = 1024
+	DisksLargeMax          = DisksMax / 4 * 3
+	DisksSmallMax          = 8
+	PortalsMax             = 32
+	PortalsOfDiskMax       = 128
+	InlinePortalsOfDiskMax = PortalsOfDiskMax - PortalsMax
+)
+
 // Item is a bound, by its index in Table.
 type Item int
 
@@ -159,6 +170,11 @@ const (
 	SmallPodCSIVolumes
 	VolumeNamesOfNode
 	ClaimNamesOfNode
+	Disks
+	SmallPodDisks
+	Portals
+	PortalsOfDisk
+	InlinePortalsOfDisk
 	Operations
 	StopsInFlight
 	ProbesInFlight
@@ -368,6 +384,26 @@ var Table = [itemCount]Bound{
 		"bytes of the names, as the status of the Node has them, of the volumes of claims of all pods",
 		beforeAttach, "The same. As many volumes as a node may have take so many, with names of the " +
 			"length that provisioners choose."},
+	Disks: {"disks", DisksMax,
+		"different disks of the kinds iscsi and fc that the pods of a node use, or that are not " +
+			"removed yet", beforeAttach,
+		"Each is a record that is planned by itself, and is compared with the others of its target."},
+	SmallPodDisks: {"disks_small_pod", DisksSmallMax,
+		"as above; a quarter of the disks of a node is left to pods with no more than this",
+		beforeAttach, "Few pods with as many volumes as they may have would otherwise leave none to " +
+			"others."},
+	Portals: {"disk_portals", PortalsMax, "portals of a volume of the kind iscsi", beforeAttach,
+		"Each is several commands, one after the other. Targets have two or four, for multipath."},
+	PortalsOfDisk: {"disk_portals_all", PortalsOfDiskMax,
+		"portals of one disk: those of all volumes that name it, and those that were logged in to, " +
+			"until the disk is removed", beforeAttach +
+			"; a volume that adds no portal is attached in any case",
+		"All of them are in iscsi.json, which the next agent reads, and each is a command when the " +
+			"disk is removed."},
+	InlinePortalsOfDisk: {"disk_portals_inline", InlinePortalsOfDiskMax,
+		"as above, for a volume that is written in a pod", beforeAttach,
+		"The same. What is left has room for the portals of a claim, which authors of pods do not " +
+			"choose."},
 	Operations: {"operations", OperationsMax,
 		"operations in flight of a pod, except stops and removals, which release something",
 		"when an operation is issued: it fails after a second, and its owner backs off",

@@ -189,6 +189,9 @@ func (n *Node) connect(d *Disk, u *Use, env *Env) time.Time {
 	isMissing := false
 	for _, portal := range u.Source.Portals {
 		session := sessionOf(&d.Source, portal, s.Paths)
+		if session != nil {
+			d.noteTried(portal)
+		}
 		switch {
 		case session == nil && slices.Contains(s.LoggedIn, portal):
 			s.Last = "Could not find a session of portal " + portal + " after logging in"
@@ -318,6 +321,7 @@ func (n *Node) logIn(d *Disk, u *Use, portal string, env *Env) time.Time {
 		s.Step++ // the last command is none of these
 	}
 	c := all[s.Step]
+	d.noteTried(portal)
 	d.command(portal, &world.RunISCSIAdm{Args: c.args, Password: c.password}, subjectSetup, env)
 	return time.Time{}
 }
@@ -364,9 +368,9 @@ func (n *Node) handleSetup(d *Disk, r op.Record, ev world.Event, env *Env) {
 		case "MakeDir":
 			s.DirMade, d.Written = true, d.Written || d.Source.IsFC
 		case "ReadFiles":
-			d.applyData(ev)
+			n.applyData(d, ev, env)
 		case "WriteFile":
-			d.Written, d.DataRead = true, true
+			d.Written, d.DataRead = s.DirMade, true // else portals came meanwhile
 		case "MountDevice":
 			d.Taken = d.Source.IsFC
 			if mounted, is := ev.Body.(*world.Mounted); is && mounted.Existed && n.hasLabels(d) {

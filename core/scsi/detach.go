@@ -169,44 +169,30 @@ func (n *Node) hasUnknownSharer(d *Disk) bool {
 	return false
 }
 
-// isShared reports whether another disk may need the session of a portal. One that is undone, and
-// has dealt with the portal already, leaves the session to this one: it did so because of this one.
-func (n *Node) isShared(d *Disk, portal string) bool {
-	for _, o := range n.Disks { //ordered: whether there is one
-		if o == d || !o.MayExist || o.Source.Target != d.Source.Target ||
-			o.Source.Iface != d.Source.Iface {
+// logOut logs out of the session of the next portal that nothing else needs, and removes its
+// record.
+func (n *Node) logOut(d *Disk, env *Env) time.Time {
+	u, left := &d.Undo, n.leaveSessions(d)
+	for ; u.Portals < len(d.Source.Portals); u.Portals, u.LoggedOut = u.Portals+1, false {
+		portal := d.Source.Portals[u.Portals]
+		session := sessionOf(&d.Source, portal, u.Paths)
+		if left[canonical(portal)] || session != nil && slices.Contains(u.Busy, session.Host) {
 			continue
 		}
-		at := slices.IndexFunc(o.Source.Portals, func(p string) bool { return samePortal(p, portal) })
-		if at >= 0 && at >= o.Undo.Portals {
-			return true
+		node := []string{"-m", "node", "-p", portal, "-T", d.Source.Target, "-I", d.Source.Iface}
+		if !u.LoggedOut && session == nil {
+			u.LoggedOut = true
 		}
-	}
-	return false
-}
-
-// logOut logs out of the session of the next portal, unless something else needs it, and removes
-// its record.
-func (n *Node) logOut(d *Disk, env *Env) time.Time {
-	u := &d.Undo
-	portal := d.Source.Portals[u.Portals]
-	session := sessionOf(&d.Source, portal, u.Paths)
-	if n.isShared(d, portal) || session != nil && slices.Contains(u.Busy, session.Host) {
-		u.Portals, u.LoggedOut = u.Portals+1, false
-		return n.undo(d, env)
-	}
-	node := []string{"-m", "node", "-p", portal, "-T", d.Source.Target, "-I", d.Source.Iface}
-	if !u.LoggedOut && session == nil {
-		u.LoggedOut = true
-	}
-	if !u.LoggedOut {
+		if u.LoggedOut {
+			d.command(portal, &world.RunISCSIAdm{Args: append(node, "-o", "delete")}, subjectUndo, env)
+			return time.Time{}
+		}
 		env.Effects.Log(world.LevelInfo, "Logging out of an iSCSI target", "target", d.Source.Target,
 			"portal", portal)
 		d.command(portal, &world.RunISCSIAdm{Args: append(node, "--logout")}, subjectUndo, env)
-	} else {
-		d.command(portal, &world.RunISCSIAdm{Args: append(node, "-o", "delete")}, subjectUndo, env)
+		return time.Time{}
 	}
-	return time.Time{}
+	return n.undo(d, env)
 }
 
 // handleUndo applies the completion of an operation of undo. The state of Undo says which it was.
@@ -239,7 +225,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case d.Mounted != "":
 		d.Mounted, d.Label = "", ""
 	case !d.Source.IsFC && !d.Written && !d.DataRead:
-		d.applyData(ev)
+		n.applyData(d, ev, env)
 	case !u.Known:
 		if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound {
 			u.Known, u.Paths, u.LookedAt = true, d.ownPaths(found.Paths), r.IssuedAt
@@ -258,7 +244,8 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case d.Marked:
 		d.Marked, d.Taken, d.MarkedID = false, false, ""
 	default:
-		d.MayExist, d.Undo, d.Setup = false, Undo{}, Setup{}
+		d.MayExist, d.Undo, d.Setup, d.Tried = false, Undo{}, Setup{}, nil
+		d.dropPortals()
 	}
 }
 
@@ -329,7 +316,7 @@ func (n *Node) isOfOther(d *Disk, at string) bool {
 
 // applyData applies what an earlier agent has written of a disk. Its file can be missing or torn. A
 // disk that is used is what its uses say, and has the sessions of both.
-func (d *Disk) applyData(ev world.Event) {
+func (n *Node) applyData(d *Disk, ev world.Event, env *Env) {
 	d.DataRead = true
 	read, isRead := ev.Body.(*world.FilesRead)
 	if !isRead || len(read.Files) != 1 {
@@ -340,10 +327,10 @@ func (d *Disk) applyData(ev world.Event) {
 		return
 	}
 	if !d.Found {
-		d.addPortals(s.Portals)
+		n.adoptPortals(d, s.Portals, env)
 		return
 	}
-	d.Source = s
+	d.Source, d.Tried = s, s.Portals
 }
 
 // applyTable applies the mount table of the node, as it is after the unmount: no pod can get the

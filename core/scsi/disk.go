@@ -42,6 +42,11 @@ type Disk struct {
 	// agent has written was read.
 	Written  bool `json:"written,omitempty"`
 	DataRead bool `json:"dataRead,omitempty"`
+	// Tried are the portals of which something may be on the node: a login was issued, a session was
+	// found or left to this disk by another one, or an earlier agent has written them down.
+	Tried []string `json:"tried,omitempty"`
+	// FullAt is how many portals the disk had when a pod was refused because of them; zero: none was.
+	FullAt int `json:"fullAt,omitempty"`
 
 	Setup Setup `json:"setup,omitzero"`
 	Undo  Undo  `json:"undo,omitzero"`
@@ -153,6 +158,8 @@ type UseState struct {
 	// how often in a row.
 	Problem  string
 	Failures int
+	// OverBudget is the bound that it exceeds, by its name in package budget.
+	OverBudget string
 }
 
 // The names of the plugins, with which those of volumes begin in the status of the Node.
@@ -248,22 +255,15 @@ func MountPath(podDir string, u *Use) string {
 	return podDir + "/volumes/kubernetes.io~" + u.Source.dir() + "/" + u.SpecName
 }
 
-// The bounds of disks.
-const (
-	disksMax = 1024
-	// A pod with disksSmallMax disks gets no more if there are disksLargeMax on the node.
-	disksSmallMax = 8
-	disksLargeMax = disksMax / 4 * 3
-)
-
 // checkRoom returns an error if the node takes no more disks for a pod.
 func (n *Node) checkRoom(uid string) error {
 	switch {
-	case len(n.Disks) >= disksMax:
-		return fmt.Errorf("the node has %d disks of networks, and can have no more", disksMax)
-	case len(n.Disks) >= disksLargeMax && len(n.Owners[uid]) >= disksSmallMax:
-		return fmt.Errorf("the node has %d disks of networks, and the rest is for pods with at most %d",
-			disksLargeMax, disksSmallMax)
+	case len(n.Disks) >= budget.DisksMax:
+		return budget.Disks.Errorf("the node has %d disks of networks, and can have no more",
+			budget.DisksMax)
+	case len(n.Disks) >= budget.DisksLargeMax && len(n.Owners[uid]) >= budget.DisksSmallMax:
+		return budget.SmallPodDisks.Errorf("the node has %d disks of networks, and the rest is for pods "+
+			"with at most %d", budget.DisksLargeMax, budget.DisksSmallMax)
 	}
 	return nil
 }
@@ -271,23 +271,27 @@ func (n *Node) checkRoom(uid string) error {
 // Use declares that a pod uses a disk, and returns how far that is. A change is a reason to plan
 // the disk.
 func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
-	if problem := u.check(); problem != "" {
-		return UseState{Problem: u.problem("WaitForAttach", problem), Failures: 1}, false
+	if err := u.check(); err != nil {
+		return u.refused(err), false
 	}
 	name := diskName(&u.Source, u.Block)
 	d := n.Disks[name]
 	if d == nil {
 		if err := n.checkRoom(u.UID); err != nil {
 			n.Full = true
-			return UseState{Problem: u.problem("WaitForAttach", err.Error()), Failures: 1}, false
+			return u.refused(err), false
 		}
 		d = n.add(name, u.Source)
 	}
-	if d.Found {
-		d.Source, d.Found = u.Source, false
-	}
 	known := d.Uses[u.target()]
 	if known == nil {
+		if err := d.checkPortals(&u); err != nil {
+			d.FullAt = len(d.Source.Portals)
+			return u.refused(err), false
+		}
+		if d.Found {
+			d.takeOver(&u)
+		}
 		u.Since = now
 		// It may have been undone meanwhile, and its device be another disk's; of one that pods share,
 		// the sessions may be others by now.
@@ -332,17 +336,6 @@ func (u *Use) adoptOptions(newer *Use) (changed bool) {
 	return true
 }
 
-// addPortals notes portals that a use names beside those of others: it is logged in to them for
-// that use only, and the file says of which sessions the disk is undone.
-func (d *Disk) addPortals(portals []string) {
-	for _, portal := range portals {
-		if !slices.Contains(d.Source.Portals, portal) {
-			d.Source.Portals = append(slices.Clip(d.Source.Portals), portal)
-			d.Written = d.Written && d.Mounted != ""
-		}
-	}
-}
-
 // weaken notes that it has to be looked at what is there.
 func (d *Disk) weaken() {
 	if d.Mounted == Done {
@@ -367,6 +360,12 @@ func (u *Use) problem(step, problem string) string {
 	}
 	return fmt.Sprintf("%s%s failed for volume %q : %s", kind, step, budget.Cut(u.SpecName,
 		world.NameBytesMax), problem)
+}
+
+// refused returns the state of a use that an error keeps from being planned.
+func (u *Use) refused(err error) UseState {
+	return UseState{Problem: u.problem("WaitForAttach", err.Error()), Failures: 1,
+		OverBudget: budget.NameOf(err)}
 }
 
 func (n *Node) stateOf(d *Disk, u *Use) UseState {
@@ -401,7 +400,7 @@ func (d *Disk) isGone() bool {
 
 // UseStateOf returns how far a declared use is; the zero state if it is not declared.
 func (n *Node) UseStateOf(u *Use) UseState {
-	if u.check() == "" {
+	if u.check() == nil {
 		if d := n.Disks[diskName(&u.Source, u.Block)]; d != nil && d.Uses[u.target()] != nil {
 			return n.stateOf(d, d.Uses[u.target()])
 		}
@@ -425,6 +424,7 @@ func (n *Node) Release(uid string, hasUnmounted bool) (changed []string, held bo
 			b.Released, isChanged = true, true
 		}
 		if isChanged {
+			d.dropPortals()
 			changed = append(changed, name)
 		}
 		n.dropOwner(d, uid)

@@ -122,6 +122,10 @@ func (n *Node) PlanDisk(name string, env *Env) time.Time {
 	if d == nil || d.Op != 0 || !n.Search.Complete {
 		return time.Time{}
 	}
+	if d.FullAt > len(d.Source.Portals) { // a pod was refused, and has room now
+		d.FullAt = 0
+		env.EnqueuePods()
+	}
 	previous := env.Effects.WorkOn(d.User)
 	wake := n.planDisk(d, env)
 	env.Effects.WorkOn(previous)

@@ -3,8 +3,8 @@ package scsi
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"seedlet.dev/core/budget"
 	"seedlet.dev/world"
 )
 
@@ -21,7 +22,6 @@ import (
 const (
 	portDefault  = "3260"
 	ifaceDefault = "default"
-	portalsMax   = 32
 	optionsMax   = 64
 	textMax      = 256 // bytes of a name
 	dataMax      = 64 << 10
@@ -87,16 +87,6 @@ func withPort(portal string) string {
 	return portal
 }
 
-// samePortal reports whether two portals are the same, however their addresses are written.
-func samePortal(x, y string) bool {
-	if x == y {
-		return true
-	}
-	px, errX := netip.ParseAddrPort(x)
-	py, errY := netip.ParseAddrPort(y)
-	return errX == nil && errY == nil && px == py
-}
-
 // targetKinds begin the names of targets (RFC 3720, 3.2.6).
 var targetKinds = []string{"iqn.", "eui.", "naa."}
 
@@ -113,8 +103,20 @@ var (
 	fsName    = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.-]*$`)
 )
 
-// check returns why a disk cannot be used, with the field of the volume; empty if it may.
-func (u *Use) check() string {
+// check returns why a disk cannot be used, with the field of the volume; nil if it may.
+func (u *Use) check() error {
+	if n := len(u.Source.Portals); n > budget.PortalsMax {
+		return budget.Portals.Errorf("iscsi.portals: the volume has %d portals, and one may have %d", n,
+			budget.PortalsMax)
+	}
+	if problem := u.findWrongField(); problem != "" {
+		return errors.New(problem)
+	}
+	return nil
+}
+
+// findWrongField returns what is wrong with a field of the volume; empty if nothing is.
+func (u *Use) findWrongField() string {
 	switch {
 	case u.SpecName == "" || len(u.SpecName) > world.NameBytesMax || u.SpecName == "." ||
 		u.SpecName == ".." || strings.ContainsAny(u.SpecName, "/\x00\n"):
@@ -147,8 +149,8 @@ func checkSource(s *Source) string {
 		return "iscsi.iscsiInterface: not the name of an interface"
 	case s.Initiator != "" && (!targetName.MatchString(s.Initiator) || len(s.Initiator) > textMax):
 		return "iscsi.initiatorName: not the name of an initiator"
-	case len(s.Portals) == 0 || len(s.Portals) > portalsMax:
-		return fmt.Sprintf("iscsi.portals: not 1 to %d", portalsMax)
+	case len(s.Portals) == 0 || len(s.Portals) > budget.PortalsOfDiskMax:
+		return fmt.Sprintf("iscsi.portals: not 1 to %d", budget.PortalsOfDiskMax)
 	}
 	for i, portal := range s.Portals {
 		if !portalName.MatchString(portal) || len(portal) > textMax {

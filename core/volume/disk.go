@@ -31,6 +31,7 @@ func (v *Volume) waitsForDisk(spec *v1.Volume, pod *Pod) bool {
 		u.BindFailures = v.Failures
 	}
 	state := pod.Disk(u)
+	v.OverBudget = state.OverBudget
 	switch {
 	case state.Ready:
 		if v.FailedStep == stepShared {

@@ -1,6 +1,7 @@
 package scsi
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -303,7 +304,8 @@ func TestRemoveOfDeviceInUse(t *testing.T) {
 	opts.Mounts = filepath.Join(t.TempDir(), "mountinfo")
 	bind := "36 35 0:6 /sdd " + at + " rw shared:1 - devtmpfs devtmpfs rw\n"
 	file := filepath.Join(opts.Sys, "block/loop3/loop/backing_file")
-	for _, c := range []struct{ mounts, loop string }{{bind, "/x"}, {"", at}} {
+	dev := "30 1 0:6 / " + filepath.Dir(at) + " rw shared:1 - devtmpfs devtmpfs rw\n"
+	for _, c := range []struct{ mounts, loop string }{{bind, "/x"}, {dev, at}} {
 		put(opts.Mounts, c.mounts)
 		put(file, c.loop+"\n")
 		ev := do(t, opts, removalOf(opts, 7, "sdd"), porttest.Patience)
@@ -315,6 +317,38 @@ func TestRemoveOfDeviceInUse(t *testing.T) {
 	put(file, "/x\n")
 	if ev := do(t, opts, removalOf(opts, 7, "sdd"), porttest.Patience); ev.Err != nil {
 		t.Error(ev.Err)
+	}
+}
+
+// What a loop device is on is not looked at if it is on a file system that may hang: no device that
+// is removed is there.
+func TestUsersOnOtherFileSystems(t *testing.T) {
+	dir := t.TempDir()
+	k := kernel{sys: dir, mounts: filepath.Join(dir, "mountinfo")}
+	mounts := "1 0 8:1 / / rw - ext4 /dev/sda rw\n" +
+		"2 1 0:6 / /dev rw - devtmpfs devtmpfs rw\n" +
+		"3 1 0:9 / /nfs rw - nfs4 host:/ rw\n" +
+		"4 1 0:6 /sdb /k/uid rw - devtmpfs devtmpfs rw\n" +
+		"5 1 0:7 / /run rw - tmpfs tmpfs rw\n" +
+		"6 5 0:8 / /run/hung rw - fuse.x x rw\n" +
+		"7 1 0:7 / /over rw - tmpfs tmpfs rw\n" +
+		"8 7 0:9 / /over rw - nfs4 host:/ rw\n"
+	if err := os.WriteFile(k.mounts, []byte(mounts), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, backing := range []string{"/nfs/image", "/dev/sdc", "/home/image", "/k/uid", "/run/x",
+		"/run/hung/image", "/over/image", "/runs/image", "relative"} {
+		file := filepath.Join(dir, "block", fmt.Sprint("loop", i), "loop/backing_file")
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(backing+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := k.users()
+	if want := "[/k/uid /dev/sdc /k/uid /run/x]"; err != nil || fmt.Sprint(got) != want {
+		t.Errorf("%v, %v, want %s", got, err, want)
 	}
 }
 

@@ -40,33 +40,52 @@ func (k kernel) checkUnused(block string) error {
 	return nil
 }
 
-// users returns the paths to which devices may be bound, and those on which loop devices are.
-// Devices are bound from /dev, so that no file system of a network is looked at.
+// users returns the paths to which devices may be bound, and those on which loop devices are. The
+// devices are of /dev, and bound from there: paths of other file systems are left out, as one of a
+// network may hang for ever.
 func (k kernel) users() (paths []string, err error) {
 	file, err := os.Open(k.mounts)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	mounts, err := mountinfo.GetMountsFromReader(file, func(m *mountinfo.Info) (skip, stop bool) {
-		return m.FSType != "devtmpfs" && m.FSType != "tmpfs" || m.Root == "/", false
-	})
+	mounts, err := mountinfo.GetMountsFromReader(file, nil)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range mounts {
-		paths = append(paths, m.Mountpoint)
+		if hasDevices(m) && m.Root != "/" {
+			paths = append(paths, m.Mountpoint)
+		}
 	}
 	files, _ := filepath.Glob(filepath.Join(k.sys, "block/loop*/loop/backing_file"))
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		switch {
 		case err == nil:
-			paths = append(paths, strings.TrimSuffix(string(data), "\n"))
+			path := strings.TrimSuffix(string(data), "\n")
+			if m := mountOf(path, mounts); m != nil && hasDevices(m) {
+				paths = append(paths, path)
+			}
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENXIO) &&
 			!errors.Is(err, unix.ENODEV): // it was not just detached
 			return nil, err
 		}
 	}
 	return paths, nil
+}
+
+// hasDevices reports whether a mount is of a kind of file systems that /dev is.
+func hasDevices(m *mountinfo.Info) bool { return m.FSType == "devtmpfs" || m.FSType == "tmpfs" }
+
+// mountOf returns the mount that a path is on: the last one of those nearest to it. Nil if none is.
+func mountOf(path string, mounts []*mountinfo.Info) (nearest *mountinfo.Info) {
+	for _, m := range mounts {
+		dir := strings.TrimSuffix(m.Mountpoint, "/")
+		isOn := path == dir || strings.HasPrefix(path, dir+"/")
+		if isOn && (nearest == nil || len(m.Mountpoint) >= len(nearest.Mountpoint)) {
+			nearest = m
+		}
+	}
+	return nearest
 }
