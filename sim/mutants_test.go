@@ -2048,8 +2048,8 @@ var mutants = []mutant{
 	{
 		name:     "the entry of a driver in the CSINode is changed where it is",
 		file:     "core/csi/csinode.go",
-		old:      "	}\n	return remove()\n}",
-		new:      "	}\n	*entry = wanted\n	return desired\n}",
+		old:      "	}\n	return nil, true\n}",
+		new:      "	}\n	return &wanted, true\n}",
 		scenario: "plugins", seeds: "1-40",
 	},
 	{
@@ -3319,12 +3319,10 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-100",
 	},
 	{
-		name: "a take-over: the CSINode loses drivers that have not registered yet",
-		file: "core/csi/csinode.go",
-		old:  "return e.Name == name\n",
-		new:  "return n.Drivers[e.Name] == nil || e.Name == name\n",
-		also: &edit{"core/csi/csinode.go", "	case entry == nil:\n",
-			"	case entry == nil:\n		remove()\n"},
+		name:     "a take-over: the CSINode loses drivers that have not registered yet",
+		file:     "core/csi/csinode.go",
+		old:      "return e.Name == name\n",
+		new:      "return n.Drivers[e.Name] == nil || e.Name == name\n",
 		scenario: "take-over", seeds: "1-100",
 	},
 	{

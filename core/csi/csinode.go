@@ -80,9 +80,10 @@ func (n *Node) planEntries(env *Env) time.Time {
 		return wake
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
-		desired := n.desiredObject(name, env)
-		if desired != nil && !n.Drivers[name].Refused.IsWaiting(env.Effects.Now(), &wake) {
-			n.issueObject(name, &world.UpdateObject{Object: world.Object{CSINode: desired}}, env)
+		entry, changes := n.nextEntry(name, env)
+		if changes && !n.Drivers[name].Refused.IsWaiting(env.Effects.Now(), &wake) {
+			n.issueObject(name, &world.UpdateObject{Object: world.Object{
+				CSINode: n.withEntry(name, entry)}}, env)
 			return wake
 		}
 	}
@@ -100,41 +101,47 @@ func isOwnedBy(o *storagev1.CSINode, node *v1.Node) bool {
 	})
 }
 
-// desiredObject returns the CSINode with the next change of the entry of a driver; nil if there is
-// none. Entries of others, such as drivers that have not appeared since the agent started, stay. Of
-// an entry only the number of volumes can change (ValidateCSINodeUpdate upstream): any other is
-// removed first, and added by the next write. The Node has what a driver needs before the CSINode.
-func (n *Node) desiredObject(name string, env *Env) *storagev1.CSINode {
-	desired := n.Object.CSINode.DeepCopy()
-	d, entry := n.Drivers[name], entryIn(desired, name)
+// nextEntry returns the entry of a driver that the next write of the CSINode leaves there, nil for
+// none, and whether it differs from the present one. Of an entry only the number of volumes can
+// change (ValidateCSINodeUpdate upstream): any other is removed first, and added by the next write.
+// The Node has what a driver needs before the CSINode.
+func (n *Node) nextEntry(name string, env *Env) (next *storagev1.CSINodeDriver, changes bool) {
+	d, entry := n.Drivers[name], entryIn(n.Object.CSINode, name)
 	s := d.source()
-	remove := func() *storagev1.CSINode {
-		all := desired.Spec.Drivers
-		desired.Spec.Drivers = slices.DeleteFunc(all, func(e storagev1.CSINodeDriver) bool {
-			return e.Name == name
-		})
-		return desired
-	}
 	switch {
-	case len(d.Sessions) == 0 && entry != nil: // it has gone
-		return remove()
+	case len(d.Sessions) == 0: // it has gone
+		return nil, entry != nil
 	case s == nil:
-		return nil
+		return entry, false
 	case !s.Registered && !isInNode(name, s.Info, env.Object): // an earlier entry stays until then
-		return nil
+		return entry, false
 	}
 	wanted := entryOf(name, s.Info)
 	switch {
 	case entry == nil:
-		desired.Spec.Drivers = append(desired.Spec.Drivers, wanted)
-		return desired
+		return &wanted, true
 	case isSameEntry(&wanted, entry):
-		return nil
+		return entry, false
 	}
-	if entry.Allocatable = wanted.Allocatable; isSameEntry(&wanted, entry) {
-		return desired
+	counted := *entry
+	if counted.Allocatable = wanted.Allocatable; isSameEntry(&wanted, &counted) {
+		return &counted, true
 	}
-	return remove()
+	return nil, true
+}
+
+// withEntry returns the CSINode with an entry of a driver instead of the present one. Entries of
+// others, such as drivers that have not appeared since the agent started, stay.
+func (n *Node) withEntry(name string, entry *storagev1.CSINodeDriver) *storagev1.CSINode {
+	desired := n.Object.CSINode.DeepCopy()
+	desired.Spec.Drivers = slices.DeleteFunc(desired.Spec.Drivers,
+		func(e storagev1.CSINodeDriver) bool {
+			return e.Name == name
+		})
+	if entry != nil {
+		desired.Spec.Drivers = append(desired.Spec.Drivers, *entry.DeepCopy())
+	}
+	return desired
 }
 
 // entryIn returns the entry of a driver in a CSINode; nil if it has none.

@@ -312,11 +312,24 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		d.weaken()
 	}
 	known.BindFailures = u.BindFailures
+	if d.Mounted != Done {
+		changed = known.adoptOptions(&u) || changed
+	}
 	state = n.stateOf(d, known)
 	if state.Ready && d.Block { // the pod is about to bind it
 		n.note(d, u.UID)
 	}
 	return state, changed
+}
+
+// adoptOptions takes over what an administrator may change in a persistent volume, for a disk that
+// is not mounted yet, and reports whether that has changed.
+func (u *Use) adoptOptions(newer *Use) (changed bool) {
+	if slices.Equal(u.Options, newer.Options) && slices.Equal(u.AccessModes, newer.AccessModes) {
+		return false
+	}
+	u.Options, u.AccessModes = newer.Options, newer.AccessModes
+	return true
 }
 
 // addPortals notes portals that a use names beside those of others: it is logged in to them for

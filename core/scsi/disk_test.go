@@ -72,6 +72,24 @@ func TestDiskWaitsForAttachment(t *testing.T) {
 	}
 }
 
+// Mount options that an administrator has corrected reach a pod whose disk is not mounted yet.
+func TestCorrectedMountOptions(t *testing.T) {
+	w := newRig(t)
+	wrong, corrected := useBy("u", 0, nil), useBy("u", 0, nil)
+	wrong.Options, corrected.Options = []string{"noatme"}, []string{"noatime"}
+	w.fail["[noatme]"] = world.Errorf(world.KindInternal, "MountDevice", "bad option")
+	if state := w.use(wrong); state.Ready || !strings.Contains(state.Problem, "bad option") {
+		t.Fatalf("%+v", state)
+	}
+	w.take()
+	w.use(corrected)
+	w.after(time.Minute)
+	w.expect("MountDevice /dev/sd10 ext4 false [noatime]")
+	if state := w.use(wrong); !state.Ready || w.take() != "" { // it is the disk's by now
+		t.Errorf("%+v", state)
+	}
+}
+
 // What is refused, by the field that the message names.
 func TestFieldsAreChecked(t *testing.T) {
 	for field, changes := range map[string][]func(*v1.ISCSIVolumeSource){
