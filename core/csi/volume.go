@@ -170,7 +170,8 @@ type Use struct {
 	// OverBudget is the bound that the volume exceeds, by its name in package budget.
 	OverBudget string `json:"overBudget,omitempty"`
 
-	// HasRun reports whether the pod has containers: they were created after its volumes.
+	// HasRun reports whether the pod has containers in its sandbox: they were created after its
+	// volumes were ready, and the machine has not booted since.
 	HasRun bool `json:"hasRun,omitempty"`
 
 	Since time.Time `json:"since"` // since when the use is declared

@@ -73,6 +73,8 @@ type csiPlace struct {
 	csiName
 	since time.Time
 	label string // the SELinux label of all its files, if they have one
+	// startedAt is when a container of the pod was first started since; zero: none was.
+	startedAt time.Time
 }
 
 // csiInFlight is a call that the agent waits for.
@@ -110,6 +112,16 @@ func (c *csiModel) notePublished(f *truth.Fact) {
 	delete(c.lied, f.Path)
 }
 
+// noteStarted notes that a container of a pod was started with what is published for the pod.
+func (c *csiModel) noteStarted(f *truth.Fact) {
+	for target, is := range c.published { //ordered: each by itself
+		if is.startedAt.IsZero() && strings.Contains(target, "/"+f.PodUID+"/") {
+			is.startedAt = f.Time
+			c.published[target] = is
+		}
+	}
+}
+
 // apply updates the model with a fact.
 func (c *csiModel) apply(f *truth.Fact) {
 	switch f.Kind {
@@ -129,6 +141,8 @@ func (c *csiModel) apply(f *truth.Fact) {
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
 		c.stats.forget(f.Path)
+	case truth.ContainerStarted:
+		c.noteStarted(f)
 	case truth.TokenIssued:
 		c.tokens[f.Token] = csiIssuedToken{f.PodUID, f.Audience, f.Time, f.Expires}
 	case truth.VolumeExpanded:
@@ -156,7 +170,8 @@ func (c *csiModel) apply(f *truth.Fact) {
 }
 
 func placeOf(f *truth.Fact) csiPlace {
-	return csiPlace{csiName{f.Volume.Driver, f.Volume.Handle}, f.Time, f.Volume.Label}
+	return csiPlace{csiName: csiName{f.Volume.Driver, f.Volume.Handle}, since: f.Time,
+		label: f.Volume.Label}
 }
 
 func (c *csiModel) applyObject(f *truth.Fact) {
