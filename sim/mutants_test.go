@@ -3708,6 +3708,13 @@ var mutants = []mutant{
 		scenario: "csi-churn", seeds: "1-20",
 	},
 	{
+		name:     "a volume needs no expansion while its driver is missing",
+		file:     "core/csi/expand.go",
+		old:      "	case session == nil:\n		return false, false, wake\n",
+		new:      "	case session == nil:\n		return false, true, wake\n",
+		scenario: "expand", plan: "not-expanded-without-driver.yaml",
+	},
+	{
 		name:     "containers of before a reboot are a sign that a volume is ready",
 		file:     "core/pod/csi.go",
 		old:      "return c.SandboxID == s.ID\n",

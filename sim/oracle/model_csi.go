@@ -56,6 +56,9 @@ type csiModel struct {
 	stats      csiStatsModel
 	unmeasured map[string]bool   // drivers without statistics, by name
 	expanded   map[csiName]int64 // the size to which a driver has expanded a volume on the node
+	// awaitingSince is since when claims wait for the node to expand their volumes, by
+	// namespace/name.
+	awaitingSince map[string]time.Time
 }
 
 // csiName names a volume of a driver.
@@ -97,7 +100,7 @@ func newCSIModel() csiModel {
 		full:     map[string]csiFull{}, inFlight: map[csiName]csiInFlight{},
 		groupUntil: map[csiName]time.Time{}, releasedAt: map[string]time.Time{},
 		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
-		expanded: map[csiName]int64{}}
+		expanded: map[csiName]int64{}, awaitingSince: map[string]time.Time{}}
 }
 
 // notePublished notes where a volume is published.
@@ -187,6 +190,13 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 		c.driverStates[w.Name] = append(states, csiDriverState{object: w.After.CSIDriver})
 		if delete(c.drivers, w.Name); w.After.CSIDriver != nil {
 			c.drivers[w.Name] = w.After.CSIDriver
+		}
+	case world.ResourceClaims:
+		key := w.Namespace + "/" + w.Name
+		if _, isNoted := c.awaitingSince[key]; !awaitsExpansion(w.After.Claim) {
+			delete(c.awaitingSince, key)
+		} else if !isNoted {
+			c.awaitingSince[key] = f.Time
 		}
 	case world.ResourceAttachments:
 		c.applyAttachment(f)
