@@ -621,11 +621,12 @@ func (n *node) observe(plugins ...Plugin) {
 	for _, p := range plugins {
 		sockets[p.Socket] = true
 	}
-	for _, name := range n.node.ObservePlugins(plugins, sockets) {
+	changed := n.node.ObservePlugins(plugins, sockets)
+	for _, name := range changed {
 		n.queue = append(n.queue, DriverKey(name), ObjectOwner)
-		for _, volume := range n.node.Retry(name) {
-			n.queue = append(n.queue, VolumeKey(volume))
-		}
+	}
+	for _, volume := range n.node.Retry(changed) {
+		n.queue = append(n.queue, VolumeKey(volume))
 	}
 	n.run()
 	n.patchNode()
