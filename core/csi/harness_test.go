@@ -44,7 +44,9 @@ type node struct {
 	wakes   map[timer.Key]time.Time
 	pods    map[string]bool // that are known
 	planned []string        // pods, since the test looked last
-	logs    []string
+	// allPlanned is how often all pods were planned.
+	allPlanned int
+	logs       []string
 
 	events     []string     // of pods: UID, reason and message
 	canceled   []world.OpID // operations
@@ -136,7 +138,7 @@ func (n *node) env() *Env {
 		CountLabel: func(o selinux.Counted) {
 			n.labels = append(n.labels, fmt.Sprint(o.Event, " ", o.Driver, " ", o.AccessMode))
 		},
-		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
+		EnqueuePods: func() { n.allPlanned++ }, ReportsInUse: n.reportInUse,
 	}
 }
 

@@ -50,6 +50,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	if v.mayBecomeUnneeded(env) { // nothing else plans it once it is
 		wake = env.Effects.Now().Add(listedPeriod)
 	}
+	n.planMode(v, env)
 	n.watchSecrets(v, env)
 	n.keepFound(v, env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
