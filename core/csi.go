@@ -142,8 +142,8 @@ func (a *Agent) observePlugins() {
 	changed := a.state.CSI.ObservePlugins(found, a.state.Plugins.SocketIDs())
 	for _, name := range changed {
 		a.queue.enqueue(csi.DriverKey(name))
-		a.retryVolumes(name)
 	}
+	a.retryVolumes(changed)
 	if len(changed) > 0 {
 		a.enqueueDrivers()
 	}
@@ -162,9 +162,9 @@ func (a *Agent) preparePlugin(c plugins.Candidate) (ready bool, problem string) 
 	return a.state.CSI.Registration(csiPlugin(c), a.csiEnv())
 }
 
-// retryVolumes plans the volumes of a driver.
-func (a *Agent) retryVolumes(driver string) {
-	for _, name := range a.state.CSI.Retry(driver) {
+// retryVolumes plans the volumes of drivers.
+func (a *Agent) retryVolumes(drivers []string) {
+	for _, name := range a.state.CSI.Retry(drivers) {
 		a.queue.enqueue(csi.VolumeKey(name))
 	}
 }
@@ -177,10 +177,12 @@ func (a *Agent) updateCSIDrivers(body any, changed []string) {
 			a.queue.enqueue(csi.VolumeKey(name))
 		}
 	}
-	for _, name := range changed {
-		a.queue.enqueue(csi.DriverKey(name[1:]))
-		a.retryVolumes(name[1:])
+	drivers := make([]string, len(changed))
+	for i, name := range changed {
+		drivers[i] = name[1:]
+		a.queue.enqueue(csi.DriverKey(drivers[i]))
 	}
+	a.retryVolumes(drivers)
 }
 
 // updateCSIOfNode plans what waits for a change of the Node: volumes for their attachment, plugins

@@ -3736,6 +3736,20 @@ var mutants = []mutant{
 		scenario: "csi-churn", seeds: "1-20",
 	},
 	{
+		name:     "a volume needs no expansion while its driver is missing",
+		file:     "core/csi/expand.go",
+		old:      "	case session == nil:\n		return false, false, wake\n",
+		new:      "	case session == nil:\n		return false, true, wake\n",
+		scenario: "expand", plan: "not-expanded-without-driver.yaml",
+	},
+	{
+		name:     "containers of before a reboot are a sign that a volume is ready",
+		file:     "core/pod/csi.go",
+		old:      "return c.SandboxID == s.ID\n",
+		new:      "return c.SandboxID != \"\"\n",
+		scenario: "csi-reboot", plan: "killed-before-group-after-reboot.yaml",
+	},
+	{
 		name:     "the device of a disk is taken from a pod that ends before its containers",
 		file:     "core/volumeop/device.go",
 		old:      "return !b.Released && (!cleansUp || isKnownPod(uid))",

@@ -243,12 +243,18 @@ func (n *Node) endFull(v *Volume, env *Env) time.Time {
 	return time.Time{}
 }
 
-// enqueueFull plans the volumes of a driver whose pods wait for its answer.
-func (n *Node) enqueueFull(driver string, env *Env) {
-	for _, name := range n.VolumeNames() {
-		if v := n.Volumes[name]; v.Driver == driver && !v.Attachment.FullSince.IsZero() {
-			env.Enqueue(VolumeKey(name))
+// enqueueFull plans the volumes whose pods wait for the answer of a driver, in one pass for all
+// drivers: the CSINode, which all of them wait for, has one version.
+func (n *Node) enqueueFull(env *Env) {
+	var names []string
+	for name, v := range n.Volumes { //ordered: sorted below
+		if !v.Attachment.FullSince.IsZero() {
+			names = append(names, name)
 		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		env.Enqueue(VolumeKey(name))
 	}
 }
 
@@ -306,14 +312,18 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 			names = append(names, v1.UniqueVolumeName(name))
 		}
 	}
+	ofVolumes := len(names) // sorted
 	for _, name := range node.Status.VolumesInUse {
 		driver, _, _ := strings.Cut(strings.TrimPrefix(string(name), uniquePrefix), "^")
-		if n.hides(driver, n.Volumes[string(name)]) && !slices.Contains(names, name) {
+		if !n.hides(driver, n.Volumes[string(name)]) {
+			continue
+		}
+		if _, isNamed := slices.BinarySearch(names[:ofVolumes], name); !isNamed {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return names, n.Enabled && n.Search.Passed
+	return slices.Compact(names), n.Enabled && n.Search.Passed
 }
 
 // canBeAttached reports whether a volume is attached, may still be mounted, or has a driver,

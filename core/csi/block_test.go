@@ -114,6 +114,64 @@ func TestDeviceAndFileSystem(t *testing.T) {
 	n.expectClean()
 }
 
+// A pod whose author has named a volume, and that waits for it to be attached, keeps no pod with a
+// claim from using it as a device. It gets it when that pod has let it go.
+func TestInlineUseKeepsNoDevice(t *testing.T) {
+	n := newNode(t)
+	n.run().register()
+	waits := migratedUse("a", "ext4")
+	n.need(waits)
+	n.planned = nil
+	n.need(device("b"))
+	if s, _ := n.node.Use(waits, n.now); !strings.Contains(s.Problem, "another way") {
+		t.Errorf("got %+v, want a refusal", s)
+	}
+	if !slices.Contains(n.planned, "a") || n.node.HoldsPod("a") {
+		t.Errorf("the pod that has lost the volume is not planned, or held: %q", n.planned)
+	}
+	n.attach()
+	n.run()
+	if !n.isReady(device("b")) {
+		t.Errorf("got %+v", n.node.UseStateOf(&Use{UID: "b"}))
+	}
+	if s, _ := n.node.Use(waits, n.now); !strings.Contains(s.Problem, "another way") {
+		t.Errorf("got %+v, want a refusal", s)
+	}
+	n.end("b")
+	n.need(waits)
+	n.attach()
+	if n.run(); !n.isReady(waits) {
+		t.Errorf("got %+v after the device was let go", n.node.UseStateOf(&waits))
+	}
+	if s, _ := n.node.Use(device("b"), n.now); !strings.Contains(s.Problem, "another way") {
+		t.Errorf("got %+v, want a refusal: the other pod has the volume", s)
+	}
+	n.end("a")
+	n.expectClean()
+}
+
+// Before the search has seen what is staged, the mode of a volume does not change. A pod that was
+// refused is planned again then.
+func TestModeWaitsForSearch(t *testing.T) {
+	n := newNode(t)
+	n.pods["a"], n.pods["b"] = true, true
+	waits := migratedUse("a", "ext4")
+	_, _ = n.node.Use(waits, n.now)
+	if s, _ := n.node.Use(device("b"), n.now); !strings.Contains(s.Problem, "another way") {
+		t.Errorf("got %+v, want a refusal", s)
+	}
+	n.queue = append(n.queue, VolumeKey(UniqueName(driverName, "h1")))
+	if n.run(); n.allPlanned == 0 {
+		t.Error("the refused pod is not planned")
+	}
+	n.register()
+	n.need(device("b"))
+	n.attach()
+	if n.run(); !n.isReady(device("b")) {
+		t.Error("not ready")
+	}
+}
+
 // A driver that publishes something else than a device is asked again.
 func TestNoDevice(t *testing.T) {
 	n := newReady(t)

@@ -29,11 +29,11 @@
 // to the call or to the agent, it is repeated or undone. So a volume is one call at a time, and
 // all calls are idempotent by the CSI specification.
 //
-// After a start of the agent a publication that is found mounted, and whose pod has containers,
-// stays as it is without a call: the pod got its containers after its volumes. Nothing that was
-// found is undone before all sources of pods and one complete relist are known. The directories,
-// the names and the keys of vol_data.json are those of a kubelet, so each takes over the other's
-// volumes.
+// After a start of the agent a publication that is found mounted, and whose pod has containers in
+// its sandbox, stays as it is without a call: the pod got its containers after its volumes. Any
+// other one may be half done, and is published again. Nothing that was found is undone before all
+// sources of pods and one complete relist are known. The directories, the names and the keys of
+// vol_data.json are those of a kubelet, so each takes over the other's volumes.
 //
 // Upstream: pkg/volume/csi, pkg/volume/csi/nodeinfomanager, pkg/kubelet/volumemanager. Start
 // reading at Node, then Node.planVolume.

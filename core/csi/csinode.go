@@ -313,8 +313,8 @@ func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		env.Enqueue(DriverKey(name))
-		n.enqueueFull(name, env)
 	}
+	n.enqueueFull(env)
 }
 
 // failObject notes a failed request. The object is read before the next write. A plugin is not

@@ -193,11 +193,18 @@ func (n *Node) Registration(p Plugin, env *Env) (ready bool, problem string) {
 // DriverNames returns the names of all drivers, sorted.
 func (n *Node) DriverNames() []string { return slices.Sorted(maps.Keys(n.Drivers)) }
 
-// Retry ends the back-offs of the volumes of a driver, which was registered or has gone, and
+// Retry ends the back-offs of the volumes of drivers, which were registered or have gone, and
 // returns their names, sorted.
-func (n *Node) Retry(driver string) (names []string) {
-	for _, name := range n.VolumeNames() {
-		if v := n.Volumes[name]; v.Driver == driver {
+func (n *Node) Retry(drivers []string) (names []string) {
+	if len(drivers) == 0 {
+		return nil
+	}
+	isOf := map[string]bool{}
+	for _, driver := range drivers {
+		isOf[driver] = true
+	}
+	for name, v := range n.Volumes { //ordered: sorted below
+		if isOf[v.Driver] {
 			v.Staging.Attempts.NotBefore, v.Staging.Undoing.NotBefore = time.Time{}, time.Time{}
 			for _, u := range v.Uses { //ordered: each by itself
 				u.Attempts.NotBefore = time.Time{}
@@ -208,6 +215,7 @@ func (n *Node) Retry(driver string) (names []string) {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -317,7 +325,7 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 					r.Owner.Name, "err", s.Attempts.Problem)
 			}
 		}
-		n.enqueueFull(r.Owner.Name, env)
+		n.enqueueFull(env)
 	}
 }
 

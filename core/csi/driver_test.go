@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/op"
+	"seedlet.dev/core/timer"
 	"seedlet.dev/world"
 )
 
@@ -363,7 +366,7 @@ func TestRetryEndsBackOffs(t *testing.T) {
 	n.need(use("a"))
 	n.wait(time.Minute)
 	delete(n.fail, "PublishVolume")
-	for _, name := range n.node.Retry(driverName) {
+	for _, name := range n.node.Retry([]string{driverName}) {
 		n.queue = append(n.queue, VolumeKey(name))
 	}
 	if n.run(); !n.isReady(use("a")) {
@@ -373,9 +376,32 @@ func TestRetryEndsBackOffs(t *testing.T) {
 	n.end("a")
 	n.wait(time.Minute)
 	delete(n.fail, "UnpublishVolume")
-	for _, name := range n.node.Retry(driverName) {
+	for _, name := range n.node.Retry([]string{driverName}) {
 		n.queue = append(n.queue, VolumeKey(name))
 	}
 	n.run()
 	n.expectClean()
+}
+
+// What concerns all drivers is one pass over the volumes, and not one for each driver.
+func TestWorkDoesNotMultiplyByDrivers(t *testing.T) {
+	n := newReady(t)
+	for i := range 4096 {
+		driver := fmt.Sprint("d", i%driversMax)
+		n.node.addVolume(driver, fmt.Sprint("h", i), false)
+		n.node.Drivers[driver] = &Driver{}
+	}
+	env := n.env()
+	env.Enqueue = func(timer.Key) {}
+	ev := world.Event{Body: &world.ObjectRead{Object: world.Object{CSINode: n.csiNode}}}
+	of := map[string]func(){
+		"the CSINode": func() { n.node.HandleObjectCompletion(op.Record{Call: "GetObject"}, ev, env) },
+		"all drivers": func() { n.node.Retry(n.node.DriverNames()) },
+	}
+	for name, do := range of {
+		// Sorting the names of all volumes takes a dozen allocations.
+		if allocs := testing.AllocsPerRun(1, do); allocs > driversMax {
+			t.Errorf("%s: %v allocations", name, allocs)
+		}
+	}
 }

@@ -79,11 +79,13 @@ func (e *Expansion) sizeFor(claim *v1.PersistentVolumeClaim,
 }
 
 // expand takes the next step of the expansion of a volume that is published for a use. It reports
-// whether it has issued an operation, and whether nothing is left to do.
+// whether it has issued an operation, and whether nothing is left to do. Without a registered
+// driver it does nothing, and whatever may be left is left: the volume is planned again once there
+// is one.
 func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done bool,
 	wake time.Time) {
 	e, session := &v.Expansion, n.session(v.Driver)
-	if u.ReadOnly || u.Claim == "" || e.InUse && e.Failure == "" || session == nil {
+	if u.ReadOnly || u.Claim == "" || e.InUse && e.Failure == "" {
 		return false, true, wake
 	}
 	claim, volume, version := u.objects(env)
@@ -93,11 +95,13 @@ func (n *Node) expand(v *Volume, u *Use, p *Publication, env *Env) (issued, done
 	if e.Bytes == 0 {
 		e.Bytes = volume.Spec.Capacity.Storage().Value()
 	}
-	canExpand := session.Info.Capabilities.Expand
-	if _, isNeeded := e.sizeFor(claim, volume); e.Claim == nil &&
-		(!isNeeded || !canExpand && !isAwaited(claim)) {
+	canExpand := session != nil && session.Info.Capabilities.Expand
+	switch _, isNeeded := e.sizeFor(claim, volume); {
+	case e.Claim == nil && (!isNeeded || session != nil && !canExpand && !isAwaited(claim)):
 		e.Decided = version
 		return false, true, wake
+	case session == nil:
+		return false, false, wake
 	}
 	if e.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 		return false, false, wake

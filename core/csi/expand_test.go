@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -137,6 +138,50 @@ func TestVolumeIsExpandedBeforeAPodGetsIt(t *testing.T) {
 	n.wait(time.Hour)
 	if len(n.events) != 2 {
 		t.Errorf("events %q after an hour", n.events)
+	}
+}
+
+// A driver that goes while it publishes a volume that is to be expanded may refuse to expand it
+// once a pod has it, so the pod waits until the driver is there again. A volume that needs no
+// expansion waits for no driver.
+func TestExpansionWaitsForDriver(t *testing.T) {
+	for _, isNeeded := range []bool{true, false} {
+		n := newReady(t)
+		spec, policy := noAttach(), storagev1.FileFSGroupPolicy
+		spec.FSGroupPolicy = &policy
+		n.setDriverObject(spec)
+		if n.resize("2Gi"); !isNeeded {
+			n.claim.Status.AllocatedResources, n.claim.Status.AllocatedResourceStatuses = nil, nil
+			n.claim.Status.Capacity = storage("2Gi")
+			n.cache("2Gi")
+		}
+		u := inGroup("a")
+		u.Claim = "claim"
+		n.hold["ShareWithGroup"] = true
+		n.need(u)
+		n.observe() // the driver has gone
+		n.release("ShareWithGroup")
+		n.expect("stage "+n.sha(), "publish pv-1", "update CSINode", "group 7")
+		n.wait(5 * time.Minute)
+		s := n.node.UseStateOf(&u)
+		want := `MountVolume.Setup failed while expanding volume for volume "pv-1" : driver name ` +
+			driverName + ` not found in the list of registered CSI drivers`
+		if s.Ready == isNeeded || isNeeded && (s.Problem != want || s.Failures < 2) {
+			t.Errorf("needed %v: got %+v without the driver", isNeeded, s)
+		}
+		n.calls = nil
+		n.register()
+		if s := n.node.UseStateOf(&u); !s.Ready || s.Problem != "" {
+			t.Errorf("needed %v: got %+v with the driver", isNeeded, s)
+		}
+		n.calls = slices.DeleteFunc(n.calls, func(call string) bool {
+			return call == "info" || strings.HasSuffix(call, "CSINode")
+		})
+		if !isNeeded {
+			n.expect()
+			continue
+		}
+		n.expect("claim 1Gi NodeResizeInProgress", "expand 2147483648", "claim 2Gi")
 	}
 }
 

@@ -44,7 +44,9 @@ type node struct {
 	wakes   map[timer.Key]time.Time
 	pods    map[string]bool // that are known
 	planned []string        // pods, since the test looked last
-	logs    []string
+	// allPlanned is how often all pods were planned.
+	allPlanned int
+	logs       []string
 
 	events     []string     // of pods: UID, reason and message
 	canceled   []world.OpID // operations
@@ -136,7 +138,7 @@ func (n *node) env() *Env {
 		CountLabel: func(o selinux.Counted) {
 			n.labels = append(n.labels, fmt.Sprint(o.Event, " ", o.Driver, " ", o.AccessMode))
 		},
-		EnqueuePods: func() {}, ReportsInUse: n.reportInUse,
+		EnqueuePods: func() { n.allPlanned++ }, ReportsInUse: n.reportInUse,
 	}
 }
 
@@ -621,11 +623,12 @@ func (n *node) observe(plugins ...Plugin) {
 	for _, p := range plugins {
 		sockets[p.Socket] = true
 	}
-	for _, name := range n.node.ObservePlugins(plugins, sockets) {
+	changed := n.node.ObservePlugins(plugins, sockets)
+	for _, name := range changed {
 		n.queue = append(n.queue, DriverKey(name), ObjectOwner)
-		for _, volume := range n.node.Retry(name) {
-			n.queue = append(n.queue, VolumeKey(volume))
-		}
+	}
+	for _, volume := range n.node.Retry(changed) {
+		n.queue = append(n.queue, VolumeKey(volume))
 	}
 	n.run()
 	n.patchNode()

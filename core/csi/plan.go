@@ -50,6 +50,7 @@ func (n *Node) planVolume(v *Volume, env *Env) time.Time {
 	if v.mayBecomeUnneeded(env) { // nothing else plans it once it is
 		wake = env.Effects.Now().Add(listedPeriod)
 	}
+	n.planMode(v, env)
 	n.watchSecrets(v, env)
 	n.keepFound(v, env)
 	for _, target := range slices.Sorted(maps.Keys(v.Publications)) {
@@ -97,8 +98,8 @@ func (v *Volume) mayBecomeUnneeded(env *Env) bool {
 	return false
 }
 
-// keepFound keeps the publications that were found mounted and whose pods have containers, and the
-// staging under them: the pods got their containers after their volumes.
+// keepFound keeps the publications that were found mounted and whose pods have containers in their
+// sandboxes, and the staging under them: the pods got their containers after their volumes.
 func (n *Node) keepFound(v *Volume, env *Env) {
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		u, p := v.Uses[target], v.Publications[target]

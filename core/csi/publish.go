@@ -76,7 +76,8 @@ func (n *Node) planUse(v *Volume, u *Use, env *Env) (issued bool, wake time.Time
 	return v.Op != 0, wake
 }
 
-// expandFirst has a volume expanded, if it has to be, before a pod gets it.
+// expandFirst has a volume expanded, if it has to be, before a pod gets it: its driver may refuse
+// to do that later. The driver that has published the volume may have gone meanwhile.
 func (n *Node) expandFirst(v *Volume, u *Use, p *Publication, env *Env) (issued bool,
 	wake time.Time) {
 	issued, done, wake := n.expand(v, u, p, env)
@@ -88,6 +89,11 @@ func (n *Node) expandFirst(v *Volume, u *Use, p *Publication, env *Env) (issued 
 		u.Attempts.Succeed()
 		env.EnqueuePod(u.UID)
 		return false, n.republishAt(v, p, env)
+	}
+	if n.session(v.Driver) == nil {
+		u.Attempts.Fail(env.Effects.Now(), v.expandProblem(u, notFound(v.Driver)))
+		env.EnqueuePod(u.UID)
+		return false, u.Attempts.NotBefore
 	}
 	if e := &v.Expansion.Attempts; !issued && e.Failures > 0 {
 		u.Attempts.Failures, u.Attempts.Problem = e.Failures, e.Problem

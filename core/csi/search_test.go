@@ -122,3 +122,17 @@ func TestDirectoryIsReadBeforeAnother(t *testing.T) {
 		t.Errorf("not unstaged: %q", n.calls)
 	}
 }
+
+// What the Node says to be in use stays so as long as the search has not passed, once each.
+func TestNamesOfNodeStayBeforeSearch(t *testing.T) {
+	n := newNode(t)
+	names := []v1.UniqueVolumeName{"kubernetes.io/csi/d.example^z", "kubernetes.io/csi/d.example^a",
+		"kubernetes.io/csi/d.example^h1", "kubernetes.io/csi/d.example^a"}
+	n.object.Status.VolumesInUse = names
+	n.object.Status.VolumesAttached = []v1.AttachedVolume{{Name: names[2]}}
+	_, _ = n.node.Use(use("a"), n.now)
+	got, known := n.node.VolumesInUse(n.object, n.env())
+	if want := []v1.UniqueVolumeName{names[1], names[2], names[0]}; known || !slices.Equal(got, want) {
+		t.Errorf("got %q, known %v, want %q", got, known, want)
+	}
+}

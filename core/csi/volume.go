@@ -36,6 +36,8 @@ type Volume struct {
 	NameBytes int `json:"nameBytes,omitempty"`
 	// Refused is set if a pod wants to use the volume in the other way. It has to be let go before.
 	Refused bool `json:"refused,omitempty"`
+	// Displaced are the UIDs of pods from which the volume was just taken, see changeMode.
+	Displaced []string `json:"displaced,omitempty"`
 
 	Uses         map[string]*Use         `json:"uses,omitempty"`         // desired, by TargetOf
 	Publications map[string]*Publication `json:"publications,omitempty"` // may exist, by TargetOf
@@ -170,7 +172,8 @@ type Use struct {
 	// OverBudget is the bound that the volume exceeds, by its name in package budget.
 	OverBudget string `json:"overBudget,omitempty"`
 
-	// HasRun reports whether the pod has containers: they were created after its volumes.
+	// HasRun reports whether the pod has containers in its sandbox: they were created after its
+	// volumes were ready, and the machine has not booted since.
 	HasRun bool `json:"hasRun,omitempty"`
 
 	Since time.Time `json:"since"` // since when the use is declared
@@ -331,6 +334,9 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 		}
 		v = n.addVolume(u.Driver, u.Handle, u.Ephemeral)
 		v.Device = u.device()
+	}
+	if v.Device != u.device() && !u.Inline && n.isYielding(v) {
+		n.changeMode(v, &u)
 	}
 	if v.Device != u.device() {
 		v.Refused = true

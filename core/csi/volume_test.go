@@ -295,6 +295,40 @@ func TestReboot(t *testing.T) {
 	n.expect("stage "+n.sha(), "publish pv-1")
 }
 
+// An agent that is killed after a reboot while it publishes a volume has not given the volume to
+// the group of its pod, nor expanded it: the next one publishes it again, and does both.
+func TestRebootAndDeathWhilePublishing(t *testing.T) {
+	for _, at := range []string{"PublishVolume", "ShareWithGroup", "ExpandVolume"} {
+		n := newReady(t)
+		spec, policy := noAttach(), storagev1.FileFSGroupPolicy
+		spec.FSGroupPolicy = &policy
+		n.setDriverObject(spec)
+		u := inGroup("a")
+		u.Claim = "claim"
+		n.need(u)
+		n.mounts = nil
+		n.restart().register()
+		n.resize("2Gi")
+		n.hold[at] = true
+		if n.need(u); n.held[at].Body == nil {
+			t.Fatalf("%s was not issued", at)
+		}
+		n.perform(n.held[at].Body) // and the agent is killed
+		n.hold[at] = false
+		n.restart().register()
+		n.calls = nil
+		if !n.need(u).Ready {
+			t.Errorf("%s: not ready", at)
+		}
+		want := []string{"stage " + n.sha(), "publish pv-1", "group 7",
+			"claim 1Gi NodeResizeInProgress", "expand 2147483648", "claim 2Gi"}
+		if at == "ExpandVolume" { // the claim says so already
+			want = slices.Delete(want, 3, 4)
+		}
+		n.expect(want...)
+	}
+}
+
 // A directory without readable data is removed if nothing is mounted there, and left otherwise.
 func TestUnreadableData(t *testing.T) {
 	n := newReady(t)

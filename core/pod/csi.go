@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"slices"
+
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/volume"
 )
@@ -21,12 +23,22 @@ func (p *Pod) sharedVolume(u csi.Use, env *Env) volume.Shared {
 	if p.Stage != Syncing {
 		return volume.Shared(env.CSI.Node.UseStateOf(&u))
 	}
-	u.HasRun = len(p.Containers) > 0
+	u.HasRun = p.hasContainerInSandbox()
 	state, changed := env.CSI.Node.Use(u, env.Effects.Now())
 	if changed {
 		env.CSI.Enqueue(csi.UniqueName(u.Driver, u.Handle))
 	}
 	return volume.Shared(state)
+}
+
+// hasContainerInSandbox reports whether a container was created in the current sandbox, so that the
+// volumes were ready in it. The containers of earlier sandboxes may be of before a reboot, since
+// when an earlier agent may have started to publish the volumes again.
+func (p *Pod) hasContainerInSandbox() bool {
+	s := p.CurrentSandbox()
+	return s != nil && slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return c.SandboxID == s.ID
+	})
 }
 
 // planSharedVolumes has the volumes of the pod planned, when other objects are watched for the pod.

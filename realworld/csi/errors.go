@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,35 +86,87 @@ func tokensIn(text string) (tokens []string) {
 
 const (
 	hiddenText = "[redacted]"
+	// hiddenMessage replaces a text that may show too many of the values to look for each.
+	hiddenMessage = "[the message is redacted, as it may show secrets of the volume]"
 	// secretBytesMin is the length from which a value is replaced, and secretLineBytesMin that of one
 	// of its lines: a shorter one, as a number or a flag, is in texts by chance.
 	secretBytesMin     = 4
 	secretLineBytesMin = 8
+	// secretFormsMax bounds what is looked for in one text. A secret may have 100,000 lines, and a pod
+	// hundreds of volumes with it, all of which fail: each search takes microseconds of all pods.
+	secretFormsMax = 128
 )
 
 // hideSecrets replaces values in a text, also as a driver may print them: without the space around
-// them, line by line, and quoted. Longer ones come first, as they may hold shorter ones.
+// them, line by line, and quoted. Longer ones come first, as they may hold shorter ones. A value of
+// which the text does not have all pieces is no work but for reading it.
 func hideSecrets(text string, values []string) string {
-	var forms []string
-	add := func(value string, bytesMin int) {
-		if value = strings.TrimSpace(value); len(value) >= bytesMin {
+	if isHidden := slices.ContainsFunc(values, func(v string) bool { return v != "" }); !isHidden {
+		return text
+	}
+	pieces, forms := piecesOf(text), map[string]bool{}
+	add := func(form string) {
+		if len(form) <= len(text) && len(forms) <= secretFormsMax && mayHave(pieces, form) {
+			forms[form] = true
+		}
+	}
+	addBoth := func(value string, bytesMin int) {
+		if value = strings.TrimSpace(value); len(value) < bytesMin || len(value) > len(text) {
+			return
+		}
+		if add(value); !isPlain(value) {
 			quoted := strconv.Quote(value)
-			forms = append(forms, value, quoted[1:len(quoted)-1])
+			add(quoted[1 : len(quoted)-1])
 		}
 	}
 	for _, value := range values {
-		add(value, secretBytesMin)
+		addBoth(value, secretBytesMin)
 		for line := range strings.Lines(value) {
-			add(line, secretLineBytesMin)
+			addBoth(line, secretLineBytesMin)
 		}
 	}
-	slices.SortFunc(forms, func(x, y string) int {
+	if len(forms) > secretFormsMax {
+		return hiddenMessage
+	}
+	longestFirst := slices.SortedFunc(maps.Keys(forms), func(x, y string) int {
 		return cmp.Or(cmp.Compare(len(y), len(x)), cmp.Compare(x, y))
 	})
-	for _, form := range slices.Compact(forms) {
+	for _, form := range longestFirst {
 		text = strings.ReplaceAll(text, form, hiddenText)
 	}
 	return text
+}
+
+// piecesOf returns all parts of a text that have secretBytesMin or secretLineBytesMin bytes.
+func piecesOf(text string) map[string]bool {
+	pieces := map[string]bool{}
+	for _, size := range []int{secretBytesMin, secretLineBytesMin} {
+		for i := range max(0, len(text)-size+1) {
+			pieces[text[i:i+size]] = true
+		}
+	}
+	return pieces
+}
+
+// mayHave reports whether a text may have a part: it has all pieces of it, wherever they are.
+func mayHave(pieces map[string]bool, part string) bool {
+	size := secretLineBytesMin
+	if len(part) < size {
+		size = secretBytesMin
+	}
+	for i := 0; i < len(part); i += size {
+		if from := min(i, len(part)-size); !pieces[part[from:from+size]] {
+			return false
+		}
+	}
+	return true
+}
+
+// isPlain reports whether a value is the same when it is quoted, but for the quotes.
+func isPlain(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' || r > '~' || r == '"' || r == '\\'
+	})
 }
 
 // shorten returns valid text of at most so many bytes.

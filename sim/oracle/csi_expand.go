@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -10,16 +12,53 @@ import (
 )
 
 // csiExpand fires when the agent gives a claim a capacity to which no driver has expanded its
-// volume on the node, or one that its controller has not allocated. That an expansion ends is a
-// line of progress.
+// volume on the node, or one that its controller has not allocated, and when the first container
+// since a volume was published for a pod is started, although the claim waits for its expansion.
+// That an expansion ends is a line of progress.
 type csiExpand struct{}
 
 func (*csiExpand) describe() Entry {
 	return Entry{"csi-expand", "A claim gets a new capacity from the agent only once its volume was " +
-		"expanded to that on the node, and it is what was allocated."}
+		"expanded to that on the node, and it is what was allocated. A pod gets a volume after its " +
+		"expansion."}
+}
+
+// expansionKnownBound is how long after a claim began to wait for the node the agent knows of that
+// when it publishes the volume.
+const expansionKnownBound = 2 * time.Minute
+
+// findUnexpanded returns that a pod has got a volume before its expansion.
+func (m *model) findUnexpanded(f *truth.Fact) *finding {
+	p := m.pods[f.PodUID]
+	if p == nil || p.spec == nil || p.specChanged || p.wasRemoved() {
+		return nil
+	}
+	for _, use := range m.csiUses(p.spec) {
+		i := slices.IndexFunc(p.spec.Spec.Volumes, func(v v1.Volume) bool {
+			return v.Name == use.volume
+		})
+		name, readOnly := claimName(p.spec, &p.spec.Spec.Volumes[i])
+		key := p.spec.Namespace + "/" + name
+		claim, is := m.volumes.claims[key], m.csi.published[use.path]
+		if name == "" || readOnly || !awaitsExpansion(claim) || is.csiName != use.csiName ||
+			!usesVolume(p.spec, use.volume) ||
+			!is.startedAt.IsZero() && is.startedAt.Before(f.Time) {
+			continue
+		}
+		since, size := m.csi.awaitingSince[key], claim.Status.AllocatedResources.Storage()
+		if is.since.Sub(since) > expansionKnownBound && m.csi.expanded[use.csiName] < size.Value() &&
+			!m.anyFaultPossible(since, f.Time, "WatchObjects", "ObjectChanged", "GetObject") {
+			return findingf("container %s was started with %s, and claim %s waits for its expansion to %s",
+				f.Container, use.csiName, name, size)
+		}
+	}
+	return nil
 }
 
 func (*csiExpand) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind == truth.ContainerStarted {
+		return m.findUnexpanded(f)
+	}
 	if f.Kind != truth.ObjectUpdated || f.Write.Resource != api.ResourceClaims ||
 		f.Write.Incarnation == 0 || f.Write.Before.Claim == nil || f.Write.After.Claim == nil {
 		return nil

@@ -34,9 +34,16 @@ func TestCSIGroups(t *testing.T) {
 			csiFact(s, truth.VolumePublished, inlineHandle("u1", "v"), csiTarget("u2"))
 		}},
 		"the second container": {policy: file, group: new(int64(7)), change: func(s *script) {
-			s.model.podsInOrder[0].firstStartedAt = s.now
+			s.model.csi.apply(&truth.Fact{Time: s.now, Kind: truth.ContainerStarted, PodUID: "u1"})
 			s.wait(1)
 		}},
+		"the first container since a reboot": {policy: file, group: new(int64(7)),
+			change: func(s *script) {
+				s.model.csi.apply(&truth.Fact{Time: s.now, Kind: truth.ContainerStarted, PodUID: "u1"})
+				s.wait(1)
+				s.model.csi.apply(&truth.Fact{Time: s.now, Kind: truth.PowerLost})
+				csiFact(s, truth.VolumePublished, inlineHandle("u1", "v"), inlineTarget)
+			}, isWrong: true},
 	} {
 		s := newScript()
 		writeObject(s, world.Object{}, world.Object{CSIDriver: &storagev1.CSIDriver{

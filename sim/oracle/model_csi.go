@@ -56,6 +56,9 @@ type csiModel struct {
 	stats      csiStatsModel
 	unmeasured map[string]bool   // drivers without statistics, by name
 	expanded   map[csiName]int64 // the size to which a driver has expanded a volume on the node
+	// awaitingSince is since when claims wait for the node to expand their volumes, by
+	// namespace/name.
+	awaitingSince map[string]time.Time
 }
 
 // csiName names a volume of a driver.
@@ -73,6 +76,8 @@ type csiPlace struct {
 	csiName
 	since time.Time
 	label string // the SELinux label of all its files, if they have one
+	// startedAt is when a container of the pod was first started since; zero: none was.
+	startedAt time.Time
 }
 
 // csiInFlight is a call that the agent waits for.
@@ -95,7 +100,7 @@ func newCSIModel() csiModel {
 		full:     map[string]csiFull{}, inFlight: map[csiName]csiInFlight{},
 		groupUntil: map[csiName]time.Time{}, releasedAt: map[string]time.Time{},
 		succeeded: map[string]bool{}, stats: newCSIStatsModel(), unmeasured: map[string]bool{},
-		expanded: map[csiName]int64{}}
+		expanded: map[csiName]int64{}, awaitingSince: map[string]time.Time{}}
 }
 
 // notePublished notes where a volume is published.
@@ -108,6 +113,16 @@ func (c *csiModel) notePublished(f *truth.Fact) {
 	}
 	c.published[f.Path] = is
 	delete(c.lied, f.Path)
+}
+
+// noteStarted notes that a container of a pod was started with what is published for the pod.
+func (c *csiModel) noteStarted(f *truth.Fact) {
+	for target, is := range c.published { //ordered: each by itself
+		if is.startedAt.IsZero() && strings.Contains(target, "/"+f.PodUID+"/") {
+			is.startedAt = f.Time
+			c.published[target] = is
+		}
+	}
 }
 
 // apply updates the model with a fact.
@@ -129,6 +144,8 @@ func (c *csiModel) apply(f *truth.Fact) {
 	case truth.VolumeUnpublished:
 		delete(c.published, f.Path)
 		c.stats.forget(f.Path)
+	case truth.ContainerStarted:
+		c.noteStarted(f)
 	case truth.TokenIssued:
 		c.tokens[f.Token] = csiIssuedToken{f.PodUID, f.Audience, f.Time, f.Expires}
 	case truth.VolumeExpanded:
@@ -156,7 +173,8 @@ func (c *csiModel) apply(f *truth.Fact) {
 }
 
 func placeOf(f *truth.Fact) csiPlace {
-	return csiPlace{csiName{f.Volume.Driver, f.Volume.Handle}, f.Time, f.Volume.Label}
+	return csiPlace{csiName: csiName{f.Volume.Driver, f.Volume.Handle}, since: f.Time,
+		label: f.Volume.Label}
 }
 
 func (c *csiModel) applyObject(f *truth.Fact) {
@@ -172,6 +190,13 @@ func (c *csiModel) applyObject(f *truth.Fact) {
 		c.driverStates[w.Name] = append(states, csiDriverState{object: w.After.CSIDriver})
 		if delete(c.drivers, w.Name); w.After.CSIDriver != nil {
 			c.drivers[w.Name] = w.After.CSIDriver
+		}
+	case world.ResourceClaims:
+		key := w.Namespace + "/" + w.Name
+		if _, isNoted := c.awaitingSince[key]; !awaitsExpansion(w.After.Claim) {
+			delete(c.awaitingSince, key)
+		} else if !isNoted {
+			c.awaitingSince[key] = f.Time
 		}
 	case world.ResourceAttachments:
 		c.applyAttachment(f)
