@@ -2081,6 +2081,13 @@ var mutants = []mutant{
 		scenario: "plugins", seeds: "1-40",
 	},
 	{
+		name:     "a driver counts as listed while a write may take it out",
+		file:     "core/csi/csinode.go",
+		old:      "|| o.Writing && (o.Driver == \"\" || o.Driver == name) {",
+		new:      "|| o.Writing && (o.Driver == \"\" || o.Driver == name+\"-\") {",
+		scenario: "csi-reboot", plan: "registered-while-unlisted.yaml",
+	},
+	{
 		name:     "a plugin waits for ever once one of a higher version is registered",
 		file:     "core/csi/driver.go",
 		old:      "case isRegistered && s.Problem == \"\":",

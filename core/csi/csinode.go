@@ -24,9 +24,13 @@ import (
 type Object struct {
 	Known bool `json:"known,omitempty"`
 	// CSINode is the object as it was read or written last; nil: it does not exist.
-	CSINode  *storagev1.CSINode `json:"csiNode,omitempty"`
-	Op       world.OpID         `json:"op,omitempty"`
-	Attempts volumeop.Attempts  `json:"attempts,omitzero"`
+	CSINode *storagev1.CSINode `json:"csiNode,omitempty"`
+	Op      world.OpID         `json:"op,omitempty"`
+	// Writing is set while a write is in flight, and Driver is the one whose entry it changes; empty:
+	// it concerns all of them.
+	Writing  bool              `json:"writing,omitempty"`
+	Driver   string            `json:"driver,omitempty"`
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // ObjectOwner is the key of the CSINode.
@@ -92,7 +96,9 @@ func (n *Node) planEntries(env *Env) time.Time {
 
 // issueObject issues a request whose subject is the driver that it is for; empty: none.
 func (n *Node) issueObject(driver string, body any, env *Env) {
+	_, reads := body.(*world.GetObject)
 	n.Object.Op = env.Effects.Issue(ObjectOwner, driver, apiTimeout, body)
+	n.Object.Writing, n.Object.Driver = !reads, driver
 }
 
 func isOwnedBy(o *storagev1.CSINode, node *v1.Node) bool {
@@ -185,12 +191,14 @@ func (n *Node) isPublished(name string, info *world.CSINodeInfo, env *Env) bool 
 	return n.isListed(name, info) && isInNode(name, info, env.Object)
 }
 
-// isListed reports whether the CSINode has what a driver has answered, or nothing if info is nil.
+// isListed reports whether the CSINode has what a driver has answered, or nothing if info is nil. A
+// write in flight may have changed its entry already.
 func (n *Node) isListed(name string, info *world.CSINodeInfo) bool {
-	if !n.Object.Known || n.Object.CSINode == nil {
+	o := &n.Object
+	if !o.Known || o.CSINode == nil || o.Writing && (o.Driver == "" || o.Driver == name) {
 		return false
 	}
-	entry := entryIn(n.Object.CSINode, name)
+	entry := entryIn(o.CSINode, name)
 	if info == nil || entry == nil {
 		return info == nil && entry == nil
 	}
@@ -293,7 +301,7 @@ func (n *Node) AcceptMetadata(driver string) {
 // HandleObjectCompletion applies the completion of a request for the CSINode.
 func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	o := &n.Object
-	o.Op = 0
+	o.Op, o.Writing, o.Driver = 0, false, ""
 	read, ok := ev.Body.(*world.ObjectRead)
 	switch {
 	case ev.Err.Has(world.KindNotFound):

@@ -272,6 +272,9 @@ func (s *Store) HandleCompletion(id world.OpID, r op.Record, ev world.Event) (*W
 	if ev.Err != nil {
 		w.Read.recordFailure(ev)
 		if !absent {
+			if isStorage(w.Target.Resource) && w.Listed && w.isUsable() { // no pod waits for it
+				w.Read.NotBefore = timer.Later(w.Read.NotBefore, ev.Time.Add(s.StoragePeriod()))
+			}
 			w.Failing = ev.Err
 			w.changes++
 			if !wasFailing {

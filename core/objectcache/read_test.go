@@ -248,6 +248,7 @@ func TestReadClaim(t *testing.T) {
 	if !isRead || len(r.out.List()) > 0 {
 		t.Fatal("a claim is watched")
 	}
+	var failure *world.Error
 	readAt := func(at time.Duration) {
 		t.Helper()
 		if r.begin(at - 1); at > 0 && !r.store.Plan(key, &r.out).Equal(t0.Add(at)) {
@@ -260,14 +261,20 @@ func TestReadClaim(t *testing.T) {
 		}
 		eff := r.out.List()[0]
 		record, _ := r.table.Complete(eff.Op)
-		r.store.HandleCompletion(eff.Op, record, world.Event{Time: t0.Add(at), Op: eff.Op,
-			Body: &world.ObjectRead{Object: world.Object{Claim: claim.DeepCopy()}}})
+		ev := world.Event{Time: t0.Add(at), Op: eff.Op, Err: failure}
+		if failure == nil {
+			ev.Body = &world.ObjectRead{Object: world.Object{Claim: claim.DeepCopy()}}
+		}
+		r.store.HandleCompletion(eff.Op, record, ev)
 	}
 	readAt(0)
 	readAt(time.Second)
 	claim.Status.Phase, claim.Spec.VolumeName = v1.ClaimBound, "pv"
 	readAt(3 * time.Second)
 	readAt(63 * time.Second)
+	failure = world.Errorf(world.KindRefused, "GetObject", "no relationship found") // nothing waits
+	readAt(123 * time.Second)
+	readAt(183 * time.Second)
 }
 
 // An object that a waiting user cannot use is read again after a quarter of a second, then with a

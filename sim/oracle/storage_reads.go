@@ -106,6 +106,9 @@ func (s *Set) storageAsked(now time.Time, request any) {
 	switch {
 	case len(reads) <= most:
 	case get.Resource == world.ResourceAttachments:
+		if s.model.faultPossible("GetObject", reads[0], now) { // a pod waits again after an outage
+			most += readsMax
+		}
 		most *= s.model.countAttached(get.Name, now)
 	default:
 		most += readsMax * s.model.countNewUsers(get, now)
