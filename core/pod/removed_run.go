@@ -14,7 +14,8 @@ import (
 
 // RemovedRun holds the facts about the newest run of a container whose record is no longer in the
 // runtime: an administrator may remove it with the runtime's own tools. The attempt and restart
-// count of later runs continue from it while this agent lives.
+// count of later runs continue from it. One that only the API server, or the name of a log, tells of
+// has no hash, and its restart count is its attempt.
 type RemovedRun struct {
 	Name      string        `json:"name"`
 	Attempt   uint32        `json:"attempt"`
@@ -91,11 +92,20 @@ func (p *Pod) LastRun(name string) *Container {
 	case App:
 		return removed.Exited
 	case Init:
-		if removed.Exited.hasFailed(Init) {
+		if removed.Exited.hasFailed(Init) && !(removed.Lost && p.isInitDone(name)) {
 			return removed.Exited
 		}
 	}
 	return c
+}
+
+// isInitDone reports whether an init container has completed in the current sandbox, by those after
+// it, whatever is known of its own run.
+func (p *Pod) isInitDone(name string) bool {
+	i := slices.IndexFunc(p.Spec.Spec.InitContainers, func(c v1.Container) bool {
+		return c.Name == name
+	})
+	return p.IsInitialized() || i < p.InitsDone()
 }
 
 // restoreRemovedRuns notes the runs that the API server has, of which the runtime has no record any
@@ -119,6 +129,9 @@ func (p *Pod) restoreRemovedRun(name string) {
 		return
 	}
 	last := runOfStatus(reported)
+	if last.Round = p.Round.Number; p.isBetweenReportedRounds() {
+		last.Round-- // it may be one of the round before
+	}
 	if removed != nil {
 		if reported.State.Terminated != nil && removed.Exited.ID == last.ID {
 			last.Run = removed.Exited.Run
@@ -128,8 +141,15 @@ func (p *Pod) restoreRemovedRun(name string) {
 	}
 	if role := p.roleOf(name); (role == App || role == Init) && !p.needsAnotherRun(&last) {
 		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: name, Attempt: last.Attempt,
-			Restarts: last.Restarts, Exited: &last})
+			Restarts: last.Restarts, Exited: &last, Lost: reported.State.Running != nil})
 	}
+}
+
+// isBetweenReportedRounds reports whether the API server has that all containers restart.
+func (p *Pod) isBetweenReportedRounds() bool {
+	return slices.ContainsFunc(p.Spec.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.AllContainersRestarting && c.Status == v1.ConditionTrue
+	})
 }
 
 // runOfStatus returns the run that a status is of. If it runs, its exit is not known.
@@ -174,7 +194,8 @@ func (p *Pod) removedRunBackoffEnd(name string) time.Time {
 func (p *Pod) listLogs(name string, env *Env) bool {
 	_, reported := p.ReportedRestarts(name)
 	mayHaveRun := p.Record.LookedFor || reported || p.IsStatic()
-	if !mayHaveRun || p.NewestRun(name) != nil || p.RemovedRun(name) != nil ||
+	removed := p.RemovedRun(name)
+	if !mayHaveRun || p.NewestRun(name) != nil || removed != nil && removed.Hash != "" ||
 		slices.Contains(p.LogsListed, name) {
 		return false
 	}
@@ -200,11 +221,17 @@ func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env
 		return
 	}
 	p.LogsListed = append(p.LogsListed, r.Subject)
-	if newest := newestLog(list); newest >= 0 && p.RemovedRun(r.Subject) == nil &&
-		p.NewestRun(r.Subject) == nil {
-		p.RemovedRuns = append(p.RemovedRuns,
-			RemovedRun{Name: r.Subject, Attempt: uint32(newest), Restarts: newest})
+	newest := newestLog(list)
+	if newest < 0 || p.NewestRun(r.Subject) != nil {
+		return
 	}
+	removed := p.RemovedRun(r.Subject)
+	if removed == nil {
+		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: r.Subject})
+		removed = &p.RemovedRuns[len(p.RemovedRuns)-1]
+	}
+	removed.Attempt = max(removed.Attempt, uint32(newest))
+	removed.Restarts = max(removed.Restarts, newest)
 }
 
 // restartsMaxLogged bounds the restart counts that names of logs tell: those of later runs must fit

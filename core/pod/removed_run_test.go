@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -202,6 +203,63 @@ func TestLostInitContainer(t *testing.T) {
 	}
 }
 
+// An init container that has to have completed, since an app container runs, is not lost.
+func TestLostInitContainerOfInitializedPod(t *testing.T) {
+	s := spec(v1.RestartPolicyNever, "setup", "web")
+	s.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "setup",
+		ContainerID: "containerd://setup0", // its exit was not reported
+		State:       v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+	for _, isStatic := range []bool{false, true} {
+		p := podWith(s.DeepCopy(), run("web", 0, Running))
+		p.Status.Reportable = true
+		if isStatic { // its exit was not asked for before its record went
+			p.Spec.Annotations = map[string]string{manifest.ConfigSourceAnnotation: "file"}
+			p.addContainer(run("setup", 0, Exited))
+			p.containerByID("setup0").Inspected = ""
+			p.dropContainer("setup0")
+		}
+		p.restoreRemovedRuns()
+		got := servedPod(p, &Node{}, "containerd").Status.InitContainerStatuses[0]
+		if p.hasCompleted() || got.State.Terminated == nil || got.State.Terminated.ExitCode != 0 {
+			t.Errorf("static %t: completed %t, reported as %+v", isStatic, p.hasCompleted(), got.State)
+		}
+	}
+}
+
+// What is inferred of an init container of which no run is known stays as it is once it is reported.
+func TestInferredCompletionIsNoRun(t *testing.T) {
+	s := spec(v1.RestartPolicyNever, "setup", "web")
+	p := podWith(s, run("web", 0, Running))
+	p.Status.Reportable = true
+	first := servedPod(p, &Node{}, "containerd").Status.InitContainerStatuses
+	s = s.DeepCopy()
+	s.Status.InitContainerStatuses = first
+	p = podWith(s, run("web", 0, Running))
+	p.Status.Reportable = true
+	p.restoreRemovedRuns()
+	then := servedPod(p, &Node{}, "containerd").Status.InitContainerStatuses
+	if len(p.RemovedRuns) > 0 || !reflect.DeepEqual(first, then) {
+		t.Errorf("%+v, then %+v", first, then)
+	}
+}
+
+// A reported run is of the present restart round, unless the API server has that all containers
+// restart.
+func TestRoundOfReportedRuns(t *testing.T) {
+	for _, restarting := range []v1.ConditionStatus{v1.ConditionFalse, v1.ConditionTrue} {
+		s := spec(v1.RestartPolicyNever, "", "web")
+		s.Status.Conditions = []v1.PodCondition{{Type: v1.AllContainersRestarting, Status: restarting}}
+		s.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "web", ContainerID: "containerd://w",
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}}
+		p := podWith(s)
+		p.Round.Number = 2
+		p.restoreRemovedRuns()
+		if got := p.hasCompleted(); got != (restarting == v1.ConditionFalse) {
+			t.Errorf("restarting %s: completed %t", restarting, got)
+		}
+	}
+}
+
 // An init container whose record is removed after it has completed stays so: the API server refuses
 // a status that takes its exit back.
 func TestCompletedInitContainerStaysSoWithoutItsRecord(t *testing.T) {
@@ -316,6 +374,23 @@ func TestLogsOfReportedRunsAreListed(t *testing.T) {
 		if got := status(p).RestartCount; got != int32(test.restarts-1) {
 			t.Errorf("with %s: %d restarts are reported before the run", test.entry, got)
 		}
+	}
+}
+
+// The logs of a completed init container are listed although the API server has its exit: it runs
+// again in a new sandbox, and the count there may be old.
+func TestLogsOfReportedInitContainerAreListed(t *testing.T) {
+	s := spec(v1.RestartPolicyNever, "setup", "web")
+	s.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "setup",
+		ContainerID: "containerd://setup0",
+		State:       v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}}}
+	p := podWith(s)
+	p.DirCreated, p.LogDirs = true, []string{"setup"}
+	r := newHarness(t, p).planAt(0).completeWrites()
+	r.complete("ListDir", &world.DirListed{Entries: []world.DirEntry{{Name: "1.log"}}}, nil)
+	config := r.expectCall("CreateContainer").Body.(*runtimeapi.CreateContainerRequest).Config
+	if config.LogPath != "setup/2.log" {
+		t.Errorf("the log is %s", config.LogPath)
 	}
 }
 

@@ -65,7 +65,7 @@ func (p *Pod) roundTrigger() *Container {
 		c := &p.Containers[i]
 		container := p.specContainer(c.Name)
 		if container == nil || !c.HasKnownExit() || p.IsSuperseded(c) || p.NewestRun(c.Name) != c ||
-			p.roleOf(c.Name) == Ephemeral || p.isOutdated(c) {
+			p.roleOf(c.Name) == Ephemeral || p.mustBeReplaced(c) || c.isStoppedAsChanged() {
 			continue
 		}
 		action := restartRuleAction(container, c.ExitCode)

@@ -73,6 +73,19 @@ func TestRoundStarts(t *testing.T) {
 	}
 }
 
+// The exit of an init container that was left to its work when its image was changed starts a round
+// as its rule says.
+func TestOutdatedInitContainerStartsRound(t *testing.T) {
+	s := podOfFour()
+	restartAll(&s.Spec.InitContainers[0])
+	old := exitedRun("setup", 0, 88)
+	old.Hash = "another"
+	p := podWith(s, old)
+	if p.startRoundOnExit(newHarness(t, p).planAt(0).env); p.Round.Number != 1 {
+		t.Errorf("round %d", p.Round.Number)
+	}
+}
+
 // Live containers are stopped at once and together, without preStop hooks and with the least grace
 // period, but not before the round is durable. Then all containers are created again, from the
 // first init container on.

@@ -84,7 +84,8 @@ func newSpecIndex(pod *v1.Pod) specIndex {
 		status.ContainerStatuses} {
 		for i := range list {
 			entry, s := index.containers[list[i].Name], &list[i]
-			if entry.container != nil && (s.State.Running != nil || s.State.Terminated != nil) {
+			if entry.container != nil && s.ContainerID != "" &&
+				(s.State.Running != nil || s.State.Terminated != nil) {
 				entry.reported = s
 				index.containers[s.Name] = entry
 			}

@@ -84,7 +84,8 @@ func (d *Disk) takeOver(u *Use) {
 // adoptPortals takes over the portals that an earlier agent has written down for a disk that is
 // used. The uses that have no room beside them are refused, as their pods see when planned.
 func (n *Node) adoptPortals(d *Disk, written []string, env *Env) {
-	d.Source.Portals, d.Tried = slices.Clip(written), written
+	d.Source.Portals = slices.Clone(written)
+	d.noteTried(written...)
 	for _, u := range d.sortedUses() {
 		if d.checkPortals(u) == nil {
 			d.addPortals(u.Source.Portals)

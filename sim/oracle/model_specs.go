@@ -47,8 +47,7 @@ func (p *pod) recordMetadata(object *v1.Pod) {
 
 // recordReported records which runs the API server has, by the status of a pod.
 func (p *pod) recordReported(object *v1.Pod, now time.Time) {
-	for i := range object.Status.ContainerStatuses {
-		s := &object.Status.ContainerStatuses[i]
+	for _, s := range allContainerStatuses(object) {
 		_, id, _ := strings.Cut(s.ContainerID, "://")
 		c := p.model.containers[id]
 		if c == nil {

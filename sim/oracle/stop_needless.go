@@ -53,7 +53,7 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 		return
 	}
 	p := c.pod
-	p.measureStorage(f.Time)                          // its logs may have grown
+	p.measureStorage(f.Time)                                           // its logs may have grown
 	followsSpec := p.spec == nil || p.static || !p.runsToCompletion(c) // another spec may be a reason
 	switch {
 	case p.spec == nil, p.wasRemoved() && !m.isOfCurrentManifest(c), len(p.fullName.pods) > 1:
