@@ -14,8 +14,8 @@ import (
 
 // RemovedRun holds the facts about the newest run of a container whose record is no longer in the
 // runtime: an administrator may remove it with the runtime's own tools. The attempt and restart
-// count of later runs continue from it. One that only the API server, or the name of a log, tells of
-// has no hash, and its restart count is its attempt.
+// count of later runs continue from it. If only the API server, or the name of a log, tells of it,
+// it has no hash, and its restart count is its attempt.
 type RemovedRun struct {
 	Name      string        `json:"name"`
 	Attempt   uint32        `json:"attempt"`
