@@ -359,3 +359,18 @@ func TestSessionIsLeftToDiskThatHasNotUsedIt(t *testing.T) {
 		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
 	}
 }
+
+// What the first use of a disk that was found may have had tried stays so when the file is read: it
+// may have come after that was written.
+func TestPortalsBesideTheFileStayTried(t *testing.T) {
+	w := newRig(t)
+	u := usePortals("u", 0, 0, 1)
+	d := w.n.add(diskName(&u.Source, false), Source{Portals: []string{portal}})
+	d.Found, d.Uses = true, map[string]*Use{u.target(): &u}
+	d.takeOver(&u)
+	w.n.adoptPortals(d, []string{portal}, w.env())
+	at := portalsOf(0, 1)[0]
+	if !slices.Contains(d.Tried, at) || !slices.Contains(d.Source.Portals, at) {
+		t.Errorf("tried %v of %v", d.Tried, d.Source.Portals)
+	}
+}
