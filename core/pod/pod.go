@@ -200,7 +200,7 @@ func New(spec *v1.Pod, recorded *allocation.Resources, observed, isNew bool, now
 		StartTime: now, Stage: Syncing, Status: Status{Phase: v1.PodPending},
 	}
 	if at := spec.Status.StartTime; at != nil && !p.IsStatic() { // an earlier agent has admitted it
-		p.StartTime = earlier(now, at.Time)
+		p.StartTime = earlier(now, at.UTC())
 	}
 	p.setSpec(spec, recorded, now)
 	p.OverBudget = !p.IsStatic() && ExceedsBudget(p.Spec)

@@ -159,11 +159,11 @@ func runOfStatus(s *v1.ContainerStatus) Container {
 		State: Exited, Inspected: Exited,
 		Run: criconfig.Run{Attempt: uint32(max(s.RestartCount, 0)), Restarts: s.RestartCount}}
 	if running := s.State.Running; running != nil {
-		c.StartedAt = running.StartedAt.Time
+		c.StartedAt = running.StartedAt.UTC()
 		c.lose()
 	}
 	if end := s.State.Terminated; end != nil {
-		c.StartedAt, c.FinishedAt = end.StartedAt.Time, end.FinishedAt.Time
+		c.StartedAt, c.FinishedAt = end.StartedAt.UTC(), end.FinishedAt.UTC()
 		c.ExitCode, c.Reason, c.Message = end.ExitCode, end.Reason, end.Message
 	}
 	return c

@@ -226,7 +226,7 @@ func TestLostInitContainerOfInitializedPod(t *testing.T) {
 	}
 }
 
-// What is inferred of an init container of which no run is known stays as it is once it is reported.
+// What is inferred of an init container of which no run is known stays so once it is reported.
 func TestInferredCompletionIsNoRun(t *testing.T) {
 	s := spec(v1.RestartPolicyNever, "setup", "web")
 	p := podWith(s, run("web", 0, Running))
