@@ -57,6 +57,9 @@ var nodeCalls = []string{"GetObject", "CreateObject", "PatchObject", "UpdateObje
 	"ObjectChanged"}
 
 func (o *nodeObject) checkFact(m *model, f *truth.Fact) *finding {
+	if f.Kind == truth.ImagePulled || f.Kind == truth.ImageRemoved { // it may have gone and come back
+		o.imagesChangedAt = f.Time
+	}
 	if f.Write == nil || f.Write.Resource != api.ResourceNodes || f.Write.After.Node == nil ||
 		f.Write.Incarnation != m.incarnation || f.Write.Name != m.opts.NodeName ||
 		m.opts.Node == nil || m.agentDown {
