@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -187,6 +188,7 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 	case last.IsZero(), now.Sub(last) >= least, m.isFirstOfUser(request, last):
 	case isNodePatch(request) &&
 		now.Sub(later(m.pressure.flippedAt, m.csi.knownFreeAt)) <= nodeChangeBound:
+	case m.usesAnotherVolume(request): // it is written before the volume is used
 	case changedAt.After(quietSince), m.agentStartedAt.After(quietSince), m.agentStartedAt.After(last),
 		m.healedAt.IsZero(), now.Sub(m.healedAt) <= callBound+retryBound,
 		m.dateOffset(now) != m.dateOffset(last):
@@ -195,6 +197,19 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 			"%v", what, now.Sub(last), least)
 	}
 	return nil
+}
+
+// usesAnotherVolume reports whether a patch of the Node adds a volume to those in use.
+func (m *model) usesAnotherVolume(request any) bool {
+	patch, isPatch := request.(*world.PatchObject)
+	var change struct{ Status v1.NodeStatus }
+	if !isPatch || m.objects.node == nil || patch.Resource != world.ResourceNodes ||
+		json.Unmarshal(patch.Patch, &change) != nil {
+		return false
+	}
+	return slices.ContainsFunc(change.Status.VolumesInUse, func(v v1.UniqueVolumeName) bool {
+		return !slices.Contains(m.objects.node.Status.VolumesInUse, v)
+	})
 }
 
 // isFirstOfUser reports whether a request may be the first read of a claim or a volume for a pod:

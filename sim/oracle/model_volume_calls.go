@@ -53,6 +53,8 @@ func setUpPath(body any) string {
 		return c.Target
 	case *world.ShareWithGroup:
 		return c.Path
+	case *world.PublishVolume:
+		return c.TargetPath
 	}
 	return ""
 }
