@@ -171,8 +171,8 @@ var mutants = []mutant{
 	{
 		name:     "an init container that runs is replaced",
 		file:     "core/pod/plan.go",
-		old:      "(p.specContainer(c.Name) == nil || p.roleOf(c.Name) != Init)",
-		new:      "p.roleOf(c.Name) != \"\"",
+		old:      "return !p.matchesSpec(c) && p.roleOf(c.Name) != Init",
+		new:      "return !p.matchesSpec(c)",
 		scenario: "odd-runtime", plan: "init-container-replaced.yaml",
 	},
 	{

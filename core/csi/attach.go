@@ -312,13 +312,9 @@ func (n *Node) VolumesInUse(node *v1.Node, env *Env) (names []v1.UniqueVolumeNam
 			names = append(names, v1.UniqueVolumeName(name))
 		}
 	}
-	ofVolumes := len(names) // sorted
 	for _, name := range node.Status.VolumesInUse {
 		driver, _, _ := strings.Cut(strings.TrimPrefix(string(name), uniquePrefix), "^")
-		if !n.hides(driver, n.Volumes[string(name)]) {
-			continue
-		}
-		if _, isNamed := slices.BinarySearch(names[:ofVolumes], name); !isNamed {
+		if n.hides(driver, n.Volumes[string(name)]) {
 			names = append(names, name)
 		}
 	}

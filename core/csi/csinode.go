@@ -117,10 +117,8 @@ func (n *Node) nextEntry(name string, env *Env) (next *storagev1.CSINodeDriver, 
 	switch {
 	case len(d.Sessions) == 0: // it has gone
 		return nil, entry != nil
-	case s == nil:
-		return entry, false
-	case !s.Registered && !isInNode(name, s.Info, env.Object): // an earlier entry stays until then
-		return entry, false
+	case s == nil, !s.Registered && !isInNode(name, s.Info, env.Object):
+		return entry, false // an earlier entry stays until then
 	}
 	wanted := entryOf(name, s.Info)
 	switch {

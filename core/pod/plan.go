@@ -365,11 +365,11 @@ func (p *Pod) stopUnexpected(sandbox *Sandbox, env *Env, w *wakeTimer) bool {
 	return found
 }
 
-// mustBeReplaced reports whether a running container is not of the current spec. An init container
-// that runs to completion is left alone: its work would be cut short, and what it has done is not
+// mustBeReplaced reports whether a container is not of the current spec and must not stay. An init
+// container that runs to completion stays: its work would be cut short, and what it has done is not
 // undone (computeInitContainerActions in pkg/kubelet/kuberuntime/kuberuntime_container.go).
 func (p *Pod) mustBeReplaced(c *Container) bool {
-	return !p.matchesSpec(c) && (p.specContainer(c.Name) == nil || p.roleOf(c.Name) != Init)
+	return !p.matchesSpec(c) && p.roleOf(c.Name) != Init
 }
 
 // isOutdated reports whether a container was created from another spec than the current one, or

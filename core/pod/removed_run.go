@@ -39,17 +39,21 @@ func (p *Pod) RemovedRun(name string) *RemovedRun {
 	return &p.RemovedRuns[i]
 }
 
+// addRemovedRun returns the removed run of a container, an empty one if there was none.
+func (p *Pod) addRemovedRun(name string) *RemovedRun {
+	if p.RemovedRun(name) == nil {
+		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: name})
+	}
+	return p.RemovedRun(name)
+}
+
 // rememberRemovedRun keeps the counts and the back-off of a run that is about to be dropped, if it
 // was started.
 func (p *Pod) rememberRemovedRun(c *Container) {
 	if c.State == Created {
 		return
 	}
-	removed := p.RemovedRun(c.Name)
-	if removed == nil {
-		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: c.Name})
-		removed = &p.RemovedRuns[len(p.RemovedRuns)-1]
-	}
+	removed := p.addRemovedRun(c.Name)
 	if removed.Hash == "" || c.Attempt >= removed.Attempt {
 		*removed = RemovedRun{Name: c.Name, Attempt: c.Attempt, Restarts: c.Restarts, Hash: c.Hash,
 			Backoff: c.RestartBackoff()}
@@ -225,11 +229,7 @@ func (p *Pod) handleLogList(id world.OpID, r op.Record, ev world.Event, env *Env
 	if newest < 0 || p.NewestRun(r.Subject) != nil {
 		return
 	}
-	removed := p.RemovedRun(r.Subject)
-	if removed == nil {
-		p.RemovedRuns = append(p.RemovedRuns, RemovedRun{Name: r.Subject})
-		removed = &p.RemovedRuns[len(p.RemovedRuns)-1]
-	}
+	removed := p.addRemovedRun(r.Subject)
 	removed.Attempt = max(removed.Attempt, uint32(newest))
 	removed.Restarts = max(removed.Restarts, newest)
 }

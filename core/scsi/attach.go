@@ -109,7 +109,7 @@ func (n *Node) setUp(d *Disk, env *Env) time.Time {
 		d.MayExist = true
 		d.issue(subjectSetup, fsTimeout, &world.MakeDir{Path: n.path(d), Mode: 0o750}, env)
 	case !d.Written:
-		d.Filed = slices.Clone(d.Source.Portals)
+		d.PortalsWritten = slices.Clone(d.Source.Portals)
 		d.issue(subjectSetup, fsTimeout, &world.WriteFile{Path: n.path(d) + "/" + dataFile,
 			Data: d.Source.encode(), Mode: 0o600}, env)
 	case s.Cleanup != nil:

@@ -94,7 +94,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 	case d.Marked:
 		d.issue(subjectUndo, fsTimeout, &world.RemoveTree{Path: n.markPath(d)}, env)
 	default:
-		d.Written, d.DataRead, d.Filed = false, true, nil // also if it fails
+		d.Written, d.DataRead, d.PortalsWritten = false, true, nil // also if it fails
 		d.issue(subjectUndo, fsTimeout, &world.RemoveTree{Path: at}, env)
 	}
 	return time.Time{}

@@ -42,8 +42,8 @@ type Disk struct {
 	// agent has written was read.
 	Written  bool `json:"written,omitempty"`
 	DataRead bool `json:"dataRead,omitempty"`
-	// Filed are the portals that this agent has written down last.
-	Filed []string `json:"filed,omitempty"`
+	// PortalsWritten are the portals in the last iscsi.json that this agent has written.
+	PortalsWritten []string `json:"portalsWritten,omitempty"`
 	// Tried are the portals of which something may be on the node: a login was issued, a session was
 	// found or left to this disk by another one, or an earlier agent has written them down.
 	Tried []string `json:"tried,omitempty"`

@@ -662,9 +662,7 @@ func TestSharerWithoutSession(t *testing.T) {
 	w.release("u1")
 	w.release("u2")
 	w.after(time.Minute)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // A target that ends each session at once is not logged in to without end.
@@ -736,9 +734,7 @@ func TestEarlierFileIsReadBeforeItIsReplaced(t *testing.T) {
 	w.cleans = true
 	w.release("u")
 	w.after(lateMax)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // A pod that comes while a disk is logged in to for another one changes nothing of that login.

@@ -168,6 +168,14 @@ func (w *rig) after(d time.Duration) {
 	w.run()
 }
 
+// expectNothingLeft requires that all sessions have ended and all disks are forgotten.
+func (w *rig) expectNothingLeft() {
+	w.t.Helper()
+	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
+		w.t.Errorf("left: %v, %v", w.sessions, w.n.Names())
+	}
+}
+
 // take returns the calls since the last take, without those that only look.
 func (w *rig) take() string {
 	var kept []string

@@ -37,7 +37,7 @@ func (d *Disk) addPortals(portals []string) {
 	for _, portal := range portals {
 		if !slices.Contains(d.Source.Portals, portal) {
 			d.Source.Portals = append(slices.Clip(d.Source.Portals), portal)
-			if !slices.Contains(d.Filed, portal) {
+			if !slices.Contains(d.PortalsWritten, portal) {
 				d.Written = d.Written && d.Mounted != ""
 				d.Setup.DirMade = false // also if the file is being written
 			}

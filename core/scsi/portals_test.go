@@ -153,9 +153,7 @@ func TestSessionsThatWereThere(t *testing.T) {
 	w.release("0")
 	w.release("a")
 	w.after(time.Minute)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // What is undone is forgotten, also if a pod comes before the directory has gone.
@@ -271,9 +269,7 @@ func TestFileLeavesNoRoomForUse(t *testing.T) {
 	w.release("u1")
 	w.release("u2")
 	w.after(lateMax)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // Without a file, the portals of the pod that has a disk are those that it was logged in to.
@@ -291,9 +287,7 @@ func TestFoundDiskWithoutFile(t *testing.T) {
 	w.cleans = true
 	w.release("u")
 	w.after(lateMax)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // A pod that comes and goes while a disk that was found is undone changes nothing of that.
@@ -318,9 +312,7 @@ func TestUseWhileFoundDiskIsUndone(t *testing.T) {
 	w.complete(w.held[0], w.answer(w.held[0].Body))
 	w.run()
 	w.after(lateMax)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // A pod that comes while the file is written has its portals in it before they are logged in to.
@@ -355,9 +347,7 @@ func TestSessionIsLeftToDiskThatHasNotUsedIt(t *testing.T) {
 	w.release("u3")
 	w.release("u2")
 	w.after(time.Minute)
-	if len(w.sessions) > 0 || len(w.n.Disks) > 0 {
-		t.Errorf("left: %v, %v", w.sessions, w.n.Names())
-	}
+	w.expectNothingLeft()
 }
 
 // What the first use of a disk that was found may have had tried stays so when the file is read: it

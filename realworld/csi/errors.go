@@ -101,7 +101,7 @@ const (
 // them, line by line, and quoted. Longer ones come first, as they may hold shorter ones. A value of
 // which the text does not have all pieces is no work but for reading it.
 func hideSecrets(text string, values []string) string {
-	if isHidden := slices.ContainsFunc(values, func(v string) bool { return v != "" }); !isHidden {
+	if !slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
 		return text
 	}
 	pieces, forms := piecesOf(text), map[string]bool{}

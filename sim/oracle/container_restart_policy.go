@@ -84,8 +84,8 @@ const lostExitCode = 137
 // has reported its last run, of which the runtime has no record.
 func (m *model) mayRunAgainLost(last *container, now time.Time) bool {
 	at, code := last.reportedRunningAt, int32(lostExitCode)
-	mayNotKnow := func(at time.Time) bool { // the list that an agent has started with may be older
-		return at.IsZero() || m.agentStartedAt.After(at) &&
+	mayNotKnow := func(reportedAt time.Time) bool { // the first list of an agent may be older
+		return reportedAt.IsZero() || m.agentStartedAt.After(reportedAt) &&
 			m.anyFaultPossible(m.agentStartedAt.Add(-reconnectBound), now, "WatchObjects")
 	}
 	if !mayNotKnow(last.reportedEndAt) {

@@ -201,10 +201,9 @@ func (m *model) checkPeriod(now time.Time, request any) *finding {
 
 // usesAnotherVolume reports whether a patch of the Node adds a volume to those in use.
 func (m *model) usesAnotherVolume(request any) bool {
-	patch, isPatch := request.(*world.PatchObject)
 	var change struct{ Status v1.NodeStatus }
-	if !isPatch || m.objects.node == nil || patch.Resource != world.ResourceNodes ||
-		json.Unmarshal(patch.Patch, &change) != nil {
+	if !isNodePatch(request) || m.objects.node == nil ||
+		json.Unmarshal(request.(*world.PatchObject).Patch, &change) != nil {
 		return false
 	}
 	return slices.ContainsFunc(change.Status.VolumesInUse, func(v v1.UniqueVolumeName) bool {

@@ -53,8 +53,9 @@ func (u *needlessStop) addSuspect(m *model, f *truth.Fact) {
 		return
 	}
 	p := c.pod
-	p.measureStorage(f.Time)                                           // its logs may have grown
-	followsSpec := p.spec == nil || p.static || !p.runsToCompletion(c) // another spec may be a reason
+	p.measureStorage(f.Time) // its logs may have grown
+	// An init container of a pod of the API server stays whatever the new spec is.
+	followsSpec := p.spec == nil || p.static || !p.runsToCompletion(c)
 	switch {
 	case p.spec == nil, p.wasRemoved() && !m.isOfCurrentManifest(c), len(p.fullName.pods) > 1:
 	case p.specChanged && followsSpec:
