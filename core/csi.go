@@ -25,7 +25,7 @@ func (a *Agent) csiEnv() *csi.Env {
 	named := a.volumesNamedBy(object)
 	return &csi.Env{
 		Effects: &a.effects, Objects: &s.Objects, Enqueue: a.queue.enqueue, Object: object,
-		Named: named,
+		IsWriting: s.NodeObject.IsWritingDriver, Named: named,
 		SaysInUse: func(name string) bool {
 			return named.IsInUse(name) && s.NodeObject.KeepsInUse(v1.UniqueVolumeName(name))
 		},

@@ -2048,7 +2048,7 @@ var mutants = []mutant{
 	{
 		name:     "a plugin waits out its back-off although its name is free",
 		file:     "core/plugins/plugins.go",
-		old:      "s.Answer == nil && !r.Sockets[s.HeldBy].holdsName()",
+		old:      "s.Answer == nil && r.holderOf(s.Held) == \"\"",
 		new:      "s.Registered",
 		scenario: "plugins", seeds: "198-217",
 	},
@@ -2090,9 +2090,37 @@ var mutants = []mutant{
 	{
 		name:     "a plugin waits for ever once one of a higher version is registered",
 		file:     "core/csi/driver.go",
-		old:      "case isRegistered && s.Problem == \"\":",
-		new:      "case isRegistered && s.Problem == \"-\":",
+		old:      "case hasLater && s.Problem == \"\":",
+		new:      "case hasLater && s.Problem == \"-\":",
 		scenario: "plugins", seeds: "170-190",
+	},
+	{
+		name:     "a plugin waits while one of a higher version is notified in vain",
+		file:     "core/csi/driver.go",
+		old:      "hasLater = hasLater || s.Registered || s.Info != nil && s.Problem == \"\"",
+		new:      "hasLater = hasLater || s.Registered",
+		scenario: "plugins", plan: "refused-beside-higher-version.yaml",
+	},
+	{
+		name:     "a plugin is asked at once although another one has taken the name over",
+		file:     "core/plugins/plugins.go",
+		old:      "s.Answer == nil && r.holderOf(s.Held) == \"\"",
+		new:      "s.Answer == nil",
+		scenario: "plugins", plan: "name-taken-over.yaml",
+	},
+	{
+		name:     "a driver counts as named by the Node while a write may take its ID away",
+		file:     "core/csi/csinode.go",
+		old:      "node == nil || e.IsWriting != nil && e.IsWriting(name)",
+		new:      "node == nil || e.IsWriting == nil",
+		scenario: "plugins", plan: "registered-while-its-id-goes.yaml",
+	},
+	{
+		name:     "a pod asks about one volume at a time why it waits",
+		file:     "core/csi/attach.go",
+		old:      "const overdueReadsMax = 8",
+		new:      "const overdueReadsMax = 1",
+		scenario: "csi-limit", plan: "full-for-the-second-volume.yaml",
 	},
 	{
 		name:     "a shutdown ends all groups at once",

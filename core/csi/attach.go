@@ -114,17 +114,24 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 	return wake
 }
 
-// isTurn reports whether a volume is the one about which a pod asks the API server why it waits:
-// one of those that wait, another one after each period. A node that has too many volumes refuses
-// all of them, and reads of each would take most of the rate of requests of the node.
+// overdueReadsMax is how many volumes a pod asks the API server about whenever it has waited long.
+const overdueReadsMax = 8
+
+// isTurn reports whether a volume is one of those about which a pod asks the API server why it
+// waits: all of a pod that has few, others after each period of one that has more. Reads of each
+// would take most of the rate of requests of a node that can have no more volumes.
 func (n *Node) isTurn(v *Volume, u *Use) bool {
-	var waiting []string
+	waiting, index := 0, 0
 	for _, name := range n.Owners[u.UID] { // sorted
+		if name == v.name() {
+			index = waiting
+		}
 		if n.Volumes[name].waitsToAttach() {
-			waiting = append(waiting, name)
+			waiting++
 		}
 	}
-	return len(waiting) == 0 || waiting[u.Attempts.Failures%len(waiting)] == v.name()
+	turns := max(1, (waiting+overdueReadsMax-1)/overdueReadsMax)
+	return index%turns == u.Attempts.Failures%turns
 }
 
 // waitsToAttach reports whether the volume waits to be attached.

@@ -155,22 +155,40 @@ func TestNodeIsFullAfterRestart(t *testing.T) {
 	}
 }
 
-// A pod with many volumes that are not attached asks about one of them in a period, in turns: all
+// A pod with many volumes that are not attached asks about some of them in a period, in turns: all
 // of them would take most of the rate of requests of the node.
-func TestOneReadOfManyOverdueVolumes(t *testing.T) {
-	const volumes = 30
+func TestReadsOfManyOverdueVolumes(t *testing.T) {
+	const volumes = 4 * overdueReadsMax
 	n := newFull(t, 3600, 13)
 	for i := 1; i < volumes; i++ {
 		u := use("a")
 		u.Handle, u.SpecName = fmt.Sprint("h", i+1), fmt.Sprint("pv-", i+1)
 		n.need(u)
 	}
-	for range 3 {
+	for range 4 {
 		before := n.attachmentReads
 		n.wait(attachOverdue)
-		if got := n.attachmentReads - before; got == 0 || got > 3 {
+		if got := n.attachmentReads - before; got == 0 || got > overdueReadsMax {
 			t.Errorf("%d reads in a period", got)
 		}
+	}
+	if got := n.attachmentReads; got < volumes {
+		t.Errorf("%d reads of %d volumes in as many periods as are needed", got, volumes)
+	}
+}
+
+// The volume that a pod waits for in vain need not be the first one: few volumes are all asked
+// about in one period.
+func TestReadsOfFewOverdueVolumes(t *testing.T) {
+	n := newFull(t, 3600, 13)
+	for i := range 3 {
+		u := use("a")
+		u.Handle, u.SpecName = fmt.Sprint("h", i+2), fmt.Sprint("pv-", i+2)
+		n.need(u)
+	}
+	before := n.attachmentReads
+	if n.wait(attachOverdue); n.attachmentReads-before != 4 {
+		t.Errorf("%d reads of 4 volumes", n.attachmentReads-before)
 	}
 }
 

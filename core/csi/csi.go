@@ -87,6 +87,9 @@ type Env struct {
 	Enqueue func(timer.Key)
 	// Object is the Node as the API server has it; nil if it is not known.
 	Object *v1.Node
+	// IsWriting reports whether a write that may still take effect changes what the Node has of a
+	// driver; nil: none does.
+	IsWriting func(driver string) bool
 	// Named are the volumes that Object names.
 	Named *NamedVolumes
 	// SaysInUse reports whether the Node says that a volume is in use, and no write of the agent may

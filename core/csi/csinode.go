@@ -117,7 +117,7 @@ func (n *Node) nextEntry(name string, env *Env) (next *storagev1.CSINodeDriver, 
 	switch {
 	case len(d.Sessions) == 0: // it has gone
 		return nil, entry != nil
-	case s == nil, !s.Registered && !isInNode(name, s.Info, env.Object):
+	case s == nil, !s.Registered && !env.isInNode(name, s.Info):
 		return entry, false // an earlier entry stays until then
 	}
 	wanted := entryOf(name, s.Info)
@@ -186,7 +186,7 @@ func isSameEntry(x, y *storagev1.CSINodeDriver) bool {
 // isPublished reports whether the cluster knows of a driver what it has answered, or nothing if
 // info is nil.
 func (n *Node) isPublished(name string, info *world.CSINodeInfo, env *Env) bool {
-	return n.isListed(name, info) && isInNode(name, info, env.Object)
+	return n.isListed(name, info) && env.isInNode(name, info)
 }
 
 // isListed reports whether the CSINode has what a driver has answered, or nothing if info is nil. A
@@ -204,9 +204,11 @@ func (n *Node) isListed(name string, info *world.CSINodeInfo) bool {
 	return isSameEntry(&wanted, entry)
 }
 
-// isInNode reports whether the Node has what a driver has answered, or nothing if info is nil.
-func isInNode(name string, info *world.CSINodeInfo, node *v1.Node) bool {
-	if node == nil {
+// isInNode reports whether the Node has what a driver has answered, or nothing if info is nil. A
+// write that may still take effect may change that.
+func (e *Env) isInNode(name string, info *world.CSINodeInfo) bool {
+	node := e.Object
+	if node == nil || e.IsWriting != nil && e.IsWriting(name) {
 		return false
 	}
 	id, hasID := nodeIDs(node)[name]

@@ -115,17 +115,19 @@ func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (change
 	return changed
 }
 
-// supersede sets the problem of plugins that wait to be registered although one that came later is:
-// it has a higher version, and the cluster knows what it has answered.
+// supersede sets the problem of plugins that wait to be registered although one that came later is
+// registered or has answered: it has a higher version, and the cluster is to know what it answers.
 func (d *Driver) supersede() {
-	isRegistered := false
+	hasLater := false
 	for i := len(d.Sessions) - 1; i >= 0; i-- {
-		switch s := &d.Sessions[i]; {
+		s := &d.Sessions[i]
+		switch {
 		case s.Registered:
-			isRegistered, s.Problem = true, ""
-		case isRegistered && s.Problem == "":
-			s.Problem = "another driver with the same name is registered with a higher version"
+			s.Problem = ""
+		case hasLater && s.Problem == "":
+			s.Problem = "another driver with the same name has a higher version"
 		}
+		hasLater = hasLater || s.Registered || s.Info != nil && s.Problem == ""
 	}
 }
 
@@ -317,6 +319,7 @@ func (n *Node) HandleDriverCompletion(id world.OpID, r op.Record, ev world.Event
 			s.takeInfo(info, r.Owner.Name, env)
 			s.Attempts.Succeed()
 			s.checkTopology(env)
+			d.supersede()
 		case s.Info == nil && !ev.Err.Has(world.KindTimeout) && !ev.Err.Has(world.KindUnavailable):
 			s.Problem = budget.CutMessage(problem)
 		default: // it is asked again: it may be about to start, or busy

@@ -339,6 +339,18 @@ func TestSupersededPlugin(t *testing.T) {
 	n.expectRegistration([]Plugin{lower}, nil)
 }
 
+// It is refused as well while the higher one has only answered: that one may be notified again and
+// again in vain, and the cluster knows only what it has answered.
+func TestPluginBesideHigherVersion(t *testing.T) {
+	n := newNode(t)
+	lower := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "1"}
+	higher := Plugin{Name: driverName, Endpoint: "/e.sock", Socket: "s2", Registration: "2"}
+	n.observe(lower, higher)
+	n.run()
+	n.expectRegistration([]Plugin{lower}, map[string]string{driverName: "a higher version"})
+	n.expectRegistration([]Plugin{higher}, nil)
+}
+
 // A changed period counts from the last question.
 func TestPeriodChanges(t *testing.T) {
 	n := newNode(t)

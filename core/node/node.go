@@ -95,9 +95,10 @@ type Node struct {
 	ReadyInFlight v1.ConditionStatus `json:"readyInFlight,omitempty"`
 	// ChangeInFlight reports whether the status in flight has a change.
 	ChangeInFlight bool `json:"changeInFlight,omitempty"`
-	// InUse are the volumes in use by a status that the object may get: its write is in flight, or its
-	// outcome is unknown.
-	InUse *InUse `json:"inUse,omitempty"`
+	// InUse and DriverWrite are what the object may get: the volumes in use of a status, and what
+	// drivers of volumes need.
+	InUse       *InUse       `json:"inUse,omitempty"`
+	DriverWrite *DriverWrite `json:"driverWrite,omitempty"`
 	// LesserUntil is until when the volumes in use stay as they are in the object: with others the API
 	// server has refused the status as too large, and the conditions must not wait for that.
 	LesserUntil time.Time `json:"lesserUntil,omitzero"`
@@ -279,7 +280,10 @@ func (n *Node) patchOfDriver(env *Env) (issued bool) {
 		n.DriversCheckAt = now.Add(n.Settings.CheckPeriod)
 		return false
 	}
-	n.issue(env, driverPart+driver, n.newPatch(metadataFields(labels, annotations), nil))
+	fields := metadataFields(labels, annotations)
+	fields["resourceVersion"] = n.Object.ResourceVersion
+	n.noteDriver(driver)
+	n.issue(env, driverPart+driver, n.newPatch(fields, nil))
 	return true
 }
 
@@ -310,7 +314,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 	if reported != "" && !env.isReadinessKnown() {
 		return env.Booted.Add(readinessGrace)
 	}
-	if now.Before(n.StatusCheckAt) && !n.CheckDemanded && n.InUse == nil {
+	if now.Before(n.StatusCheckAt) && !n.CheckDemanded && !n.hasPending() {
 		urgentAt := n.WrittenAt.Add(urgentIntervalMin)
 		switch urgent := n.ReadyWritten != ready.Status || reported == v1.ConditionUnknown; {
 		case !urgent && !reconcile:
@@ -321,7 +325,7 @@ func (n *Node) planStatus(env *Env) time.Time {
 	}
 	desired := n.desiredStatus(env, reconcile)
 	changes := statusPatch(&n.Object.Status, desired)
-	isDue := n.ReportDemanded || n.InUse != nil || !now.Before(n.StatusReportAt)
+	isDue := n.ReportDemanded || n.hasPending() || !now.Before(n.StatusReportAt)
 	n.ChangeInFlight = changes != nil || n.ReportDemanded || n.StatusReportAt.IsZero()
 	n.ReportInFlight, n.CheckDemanded, n.ReportDemanded = n.ReportDemanded, false, false
 	if changes == nil && (!isDue || hasSameConditions(&n.Object.Status, desired)) {
@@ -377,7 +381,7 @@ func (n *Node) issue(env *Env, subject string, body any) {
 // the API server may have been restored from a backup.
 func (n *Node) Observe(o *v1.Node, next world.OpID, now time.Time) {
 	n.ObservedBefore = next
-	defer n.settleInUse()
+	defer n.settlePending()
 	switch {
 	case o == nil:
 		n.ObjectKnown, n.OlderSince = n.ObjectKnown && n.Object == nil, time.Time{}
@@ -403,7 +407,7 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		return
 	}
 	n.Op = 0
-	defer n.settleInUse()
+	defer n.settlePending()
 	body, ok := ev.Body.(*world.ObjectRead)
 	reads := r.Call == "GetObject"
 	switch {
@@ -434,6 +438,7 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		return
 	}
 	if n.RefusedDriver(r, ev) != "" {
+		n.failPending(r)
 		n.Failures = 0
 		return
 	}
@@ -526,8 +531,8 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 		if err.Has(world.KindTooLarge) && n.InUse != nil {
 			n.LesserUntil = ev.Time.Add(lesserPeriod)
 		}
-		n.failInUse()
 	}
+	n.failPending(r)
 	wait := timer.RetryDelay(err, n.Failures, retryFirst, retryMax)
 	n.NextAt = ev.Time.Add(min(wait, max(n.Settings.CheckPeriod, retryMax)))
 }

@@ -21,33 +21,33 @@ const (
 	refusalMax  = 1024 // of a refusal
 )
 
-// check returns the answer of a plugin, checked, and which socket holds its name if it is refused
-// for that.
-func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, heldBy string) {
+// check returns the answer of a plugin, checked, and the plugin if it is refused because another one
+// holds its name.
+func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, held *Plugin) {
 	switch info.Type {
 	case world.PluginTypeCSI:
 	case world.PluginTypeDevice, world.PluginTypeDRA:
 		return refuse("RegisterPlugin error -- plugins of type %s are not supported by seedlet yet, "+
-			"at socket %s", info.Type, path), ""
+			"at socket %s", info.Type, path), nil
 	default:
 		return refuse("RegisterPlugin error -- no handler registered for plugin type: %s at socket %s",
-			budget.Cut(info.Type, shownMax), path), ""
+			budget.Cut(info.Type, shownMax), path), nil
 	}
 	p := Plugin{Type: info.Type, Name: info.Name, Endpoint: cmp.Or(info.Endpoint, path)}
 	err := checkDriver(&p, info.Versions)
 	if err == nil {
-		heldBy = r.holderOf(&p)
-	}
-	if heldBy != "" {
-		err = fmt.Errorf("another driver of this name is registered with version %s, at socket %s",
-			r.Sockets[heldBy].Answer.Plugin.Version, heldBy)
+		if holder := r.holderOf(&p); holder != "" {
+			held = &p
+			err = fmt.Errorf("another driver of this name is registered with version %s, at socket %s",
+				r.Sockets[holder].Answer.Plugin.Version, holder)
+		}
 	}
 	if err != nil {
 		return refuse("RegisterPlugin error -- plugin validation failed with err: validation failed "+
 			"for CSI Driver %s at endpoint %s: %v", budget.Cut(info.Name, shownMax),
-			budget.Cut(p.Endpoint, 4*shownMax), err), heldBy
+			budget.Cut(p.Endpoint, 4*shownMax), err), held
 	}
-	return &Answer{Plugin: p}, ""
+	return &Answer{Plugin: p}, nil
 }
 
 func refuse(format string, args ...any) *Answer {

@@ -61,8 +61,8 @@ type Socket struct {
 	Failures   int        `json:"failures,omitempty"`   // in a row, of this file
 	NotBefore  time.Time  `json:"notBefore"`            // of the next request
 	LastError  string     `json:"lastError,omitempty"`
-	// HeldBy is the path of the socket that holds the plugin's name, if the last refusal was for that.
-	HeldBy string `json:"heldBy,omitempty"`
+	// Held is the plugin of the last answer if it was refused because another one holds its name.
+	Held *Plugin `json:"held,omitempty"`
 }
 
 // Answer is what a plugin has answered, checked.
@@ -183,7 +183,7 @@ func (r *Registry) request(path string, s *Socket, effects *op.Effects) {
 	socket := world.PluginSocket{Path: path, File: s.File}
 	var body any = &world.GetPluginInfo{Socket: socket}
 	if s.Answer == nil {
-		s.AskedAt, s.NotBefore, s.HeldBy = effects.Now(), time.Time{}, ""
+		s.AskedAt, s.NotBefore, s.Held = effects.Now(), time.Time{}, nil
 	} else {
 		refusal := s.Answer.Refusal
 		body = &world.NotifyPluginRegistration{Socket: socket, Registered: refusal == "",
@@ -192,10 +192,10 @@ func (r *Registry) request(path string, s *Socket, effects *op.Effects) {
 	s.Op = effects.IssueFor(path, Owner, path, requestTimeout, body)
 }
 
-// hasFreedName reports whether a plugin was refused for another one of its name, which does not
-// hold the name any more.
+// hasFreedName reports whether a plugin was refused for another one of its name, and none holds the
+// name any more.
 func (r *Registry) hasFreedName(s *Socket) bool {
-	return s.HeldBy != "" && s.Answer == nil && !r.Sockets[s.HeldBy].holdsName()
+	return s.Held != nil && s.Answer == nil && r.holderOf(s.Held) == ""
 }
 
 // holdsName reports whether the plugin of a socket is registered, or is just being registered.
@@ -218,7 +218,7 @@ func (r *Registry) HandleCompletion(id world.OpID, record op.Record, ev world.Ev
 	case ev.Err != nil:
 		s.fail(path, ev.Err.Error(), effects)
 	case s.Answer == nil && isInfo:
-		s.Answer, s.HeldBy = r.check(path, info)
+		s.Answer, s.Held = r.check(path, info)
 	case s.Answer == nil:
 		s.fail(path, "answered with another message", effects)
 	case s.Answer.Refusal != "":

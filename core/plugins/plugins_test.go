@@ -344,6 +344,22 @@ func TestRefusedHolder(t *testing.T) {
 	}
 }
 
+// It is not asked if another one holds the name by then.
+func TestRefusedHolderOfReplacedName(t *testing.T) {
+	n := newNode()
+	n.observe("/r/a=1", "/r/b=1", "/r/c=1")
+	n.register("/r/a", driver("x.test", "1.0.0"))
+	n.register("/r/b", driver("x.test", "1.0.0"))
+	n.register("/r/c", driver("x.test", "1.2.0"))
+	n.now = n.now.Add(time.Millisecond)
+	n.inFlight = map[string]world.Effect{}
+	s := n.registry.Sockets["/r/a"]
+	s.Registered, s.Answer = false, &Answer{Refusal: "no"}
+	if n.wait(0); n.asked("/r/b") != "" {
+		t.Errorf("asked %q although /r/c has the name", n.asked("/r/b"))
+	}
+}
+
 // The longest name that the API server takes.
 func TestLongName(t *testing.T) {
 	n := newNode()

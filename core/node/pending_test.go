@@ -181,3 +181,67 @@ func TestVolumesInUseOfEarlierAgent(t *testing.T) {
 		t.Error("not in use after a status of this agent")
 	}
 }
+
+// What the object has of a driver is not certain while a write that changes it may still take
+// effect. If no write is needed any more, the status is written, which ends that.
+func TestLateWriteOfDriver(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	leaves := false
+	r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
+		map[string]any) {
+		switch _, has := node.Annotations["id"]; {
+		case after == "" && has && leaves:
+			return "a", nil, map[string]any{"id": nil}
+		case after == "" && !has && !leaves:
+			return "a", nil, map[string]any{"id": "x"}
+		}
+		return "", nil, nil
+	}
+	r.planUntilIdle(0)
+	r.planUntilIdle(time.Minute)
+	if r.node.Object.Annotations["id"] != "x" || r.node.IsWritingDriver("a") {
+		t.Fatal("want the ID to be written for certain")
+	}
+	leaves = true
+	r.node.CheckDriversNow()
+	r.plan(0)
+	if !r.node.IsWritingDriver("a") || r.node.IsWritingDriver("b") {
+		t.Error("want the write in flight to be that of the driver")
+	}
+	late := r.issued[0].Body
+	leaves = false // it has come back
+	r.complete(world.Errorf(world.KindTimeout, "", "late"))
+	r.plan(time.Second)
+	r.complete(nil) // of the read
+	if r.node.Object.Annotations["id"] != "x" || !r.node.IsWritingDriver("a") {
+		t.Error("a read has shown that a write in flight has no effect")
+	}
+	if calls := r.planUntilIdle(0); !slices.Contains(calls, "PatchObjectstatus") {
+		t.Errorf("issued %q, want a status", calls)
+	}
+	if r.node.IsWritingDriver("a") {
+		t.Error("the write may take effect although the object has changed")
+	}
+	if _, err := r.serve(late); !err.Has(world.KindConflict) {
+		t.Errorf("the late write has ended with %v", err)
+	}
+}
+
+// A write for a driver that the API server refuses changes nothing.
+func TestRefusedWriteOfDriver(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.planUntilIdle(0)
+	r.env.Metadata = func(_ *v1.Node, after string, _ time.Time) (string, map[string]any,
+		map[string]any) {
+		if after != "" {
+			return "", nil, nil
+		}
+		return "a", nil, map[string]any{"id": "x"}
+	}
+	r.node.CheckDriversNow()
+	r.plan(0)
+	r.complete(world.Errorf(world.KindRefused, "", "no"))
+	if r.node.IsWritingDriver("a") {
+		t.Error("a refused write may take effect")
+	}
+}
