@@ -163,6 +163,8 @@ func (p *pod) waitsInVain() (is csiName, since time.Time) {
 			continue
 		}
 		since = later(later(full.since, up), later(p.changedAt, m.agentStartedAt))
+		// Until a request that lists what there is has ended, the agent waits for nothing else.
+		since = later(since, m.lastTimeout("ListPodSandbox", "ListContainers", "GetObject"))
 		return use.csiName, later(since, m.lastFault(m.now))
 	}
 	return is, since

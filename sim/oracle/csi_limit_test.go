@@ -94,6 +94,13 @@ func TestCSILimit(t *testing.T) {
 			s.wait(100)
 			csiServed(s)
 		}},
+		{"the agent knows of no pod until a request has timed out", "", func(s *script) {
+			csiFullNode(s, 60)
+			s.wait(100)
+			s.EventReceived(s.now, &world.Event{Err: world.Errorf(world.KindTimeout, "ListPodSandbox", "late")})
+			s.wait(100)
+			csiServed(s)
+		}},
 		{"attached in the end", "", func(s *script) {
 			csiFullNode(s, 60)
 			s.wait(200)

@@ -46,6 +46,8 @@ type model struct {
 	volumes     volumeModel
 	disks       diskModel
 	images      privateImages
+	// timedOutAt is when a call of a name last ended without an answer.
+	timedOutAt map[string]time.Time
 	// nextAllocatable is what is allocatable from the start of the next agent on; nil: as before. What
 	// the agent before has sent arrives until then.
 	nextAllocatable v1.ResourceList
@@ -115,7 +117,7 @@ func newModel(opts Options) *model {
 		imagesFreeSince: map[string]time.Time{}, imagesPulledAt: map[string]time.Time{},
 		pressure: newPressureModel(&opts.Pressure),
 		events:   newRecordedEvents(), identities: newIdentities(), csi: newCSIModel(),
-		volumeCalls: newVolumeCalls(),
+		volumeCalls: newVolumeCalls(), timedOutAt: map[string]time.Time{},
 	}
 }
 

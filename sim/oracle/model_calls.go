@@ -38,6 +38,9 @@ func (s *Set) CallIssued(now time.Time, eff *world.Effect) {
 
 // EventReceived reports that the agent gets an event, which may be the answer to a call.
 func (s *Set) EventReceived(now time.Time, ev *world.Event) {
+	if ev.Err.Has(world.KindTimeout) {
+		s.model.timedOutAt[ev.Err.Op] = now
+	}
 	s.UsageAnswered(now, ev)
 	s.model.lock.received(now, ev)
 	s.model.given.received(now, ev)
@@ -45,6 +48,15 @@ func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.model.runtime.received(now, ev)
 	s.model.volumeCallAnswered(now, ev)
 	s.model.csiReceived(now, ev)
+}
+
+// lastTimeout returns when a call of one of some names last ended without an answer, which the agent
+// had waited for; zero: none has.
+func (m *model) lastTimeout(calls ...string) (last time.Time) {
+	for _, call := range calls {
+		last = later(last, m.timedOutAt[call])
+	}
+	return last
 }
 
 // lockRequests is what the agent knows of the lock that delays shutdowns.

@@ -54,8 +54,9 @@ func (m *model) findWrongDeviceSize(now time.Time, p *pod,
 func (m *model) mustHaveSize(now time.Time, p *pod, volume *blockVolume) bool {
 	since := now.Add(-deviceSizeBound)
 	held := m.volumes.held[volume.bound]
+	failedAt := later(m.lastFault(now), m.lastTimeout("MeasureDevice"))
 	return p.liveContainers > 0 && !held.IsZero() && !held.After(since) && m.agentUpSince(since) &&
-		!m.lastFault(now).After(since) && !m.disks.changedAt[volume.device].After(since)
+		!failedAt.After(since) && !m.disks.changedAt[volume.device].After(since)
 }
 
 // isDevice reports whether a container of a pod has a volume as a device.
