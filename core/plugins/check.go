@@ -21,8 +21,8 @@ const (
 	refusalMax  = 1024 // of a refusal
 )
 
-// check returns the answer of a plugin, checked, and the plugin if it is refused because another one
-// holds its name.
+// check returns the answer of a plugin, checked, and the plugin if it is refused because another
+// one holds its name.
 func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, held *Plugin) {
 	switch info.Type {
 	case world.PluginTypeCSI:

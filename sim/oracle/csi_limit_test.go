@@ -97,7 +97,7 @@ func TestCSILimit(t *testing.T) {
 		{"the agent knows of no pod until a request has timed out", "", func(s *script) {
 			csiFullNode(s, 60)
 			s.wait(100)
-			s.EventReceived(s.now, &world.Event{Err: world.Errorf(world.KindTimeout, "ListPodSandbox", "late")})
+			s.timeOut("ListPodSandbox")
 			s.wait(100)
 			csiServed(s)
 		}},

@@ -50,8 +50,8 @@ func (s *Set) EventReceived(now time.Time, ev *world.Event) {
 	s.model.csiReceived(now, ev)
 }
 
-// lastTimeout returns when a call of one of some names last ended without an answer, which the agent
-// had waited for; zero: none has.
+// lastTimeout returns when a call of one of some names last ended without an answer; zero: none
+// has.
 func (m *model) lastTimeout(calls ...string) (last time.Time) {
 	for _, call := range calls {
 		last = later(last, m.timedOutAt[call])

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"seedlet.dev/sim/truth"
+	"seedlet.dev/world"
 )
 
 const (
@@ -44,6 +45,11 @@ func (s *script) loseCall(name string) {
 	s.model.opts.FaultPossible = func(call string, from, to time.Time) bool {
 		return call == name && !at.Before(from) && !at.After(to)
 	}
+}
+
+// timeOut has a call end without an answer.
+func (s *script) timeOut(call string) {
+	s.EventReceived(s.now, &world.Event{Err: world.Errorf(world.KindTimeout, call, "late")})
 }
 
 func (s *script) wait(seconds float64) {

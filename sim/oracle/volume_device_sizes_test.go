@@ -46,13 +46,13 @@ func TestDeviceSizes(t *testing.T) {
 		{"not measured, as a request had no answer", "", func(s *script) {
 			start(s)
 			s.wait(deviceSizeBound.Seconds())
-			s.EventReceived(s.now, &world.Event{Err: world.Errorf(world.KindTimeout, "MeasureDevice", "late")})
+			s.timeOut("MeasureDevice")
 			s.wait(deviceSizeBound.Seconds() - 1)
 			s.CheckVolumeStats(s.now, nil)
 		}},
 		{"not measured long after a request had no answer", oracle, func(s *script) {
 			start(s)
-			s.EventReceived(s.now, &world.Event{Err: world.Errorf(world.KindTimeout, "MeasureDevice", "late")})
+			s.timeOut("MeasureDevice")
 			s.wait(2 * deviceSizeBound.Seconds())
 			s.CheckVolumeStats(s.now, nil)
 		}},
