@@ -81,7 +81,7 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 		return call + " " + r.ContainerId, storagePeriod
 	case *world.GetObject:
 		if r.Resource == world.ResourceClaims || r.Resource == world.ResourceVolumes {
-			return fmt.Sprint(call, " ", r.Resource, " ", r.Namespace, "/", r.Name), m.readPeriod(r)
+			return fmt.Sprint(call, " ", r.Resource, " ", r.Namespace, "/", r.Name), m.readPeriod(r, now)
 		}
 		return m.periodOfObject(call, r, now)
 	case world.ObjectOperation:
@@ -91,14 +91,16 @@ func (m *model) periodOf(request any, now time.Time) (what string, least time.Du
 }
 
 // readPeriod returns the least time between two reads of a claim or a volume.
-func (m *model) readPeriod(r *world.GetObject) time.Duration {
+func (m *model) readPeriod(r *world.GetObject, now time.Time) time.Duration {
 	o := &m.volumes
 	claim := o.claims[r.Namespace+"/"+r.Name]
 	if m.isRejected(r) {
 		return rejectedPeriod
 	}
-	if claim != nil && len(claim.Status.AllocatedResourceStatuses) > 0 {
-		return 0 // it is read for its expansion
+	writtenAt := m.reads.written[objectKey(r.Resource, r.Namespace, r.Name)].at
+	if claim != nil && (len(claim.Status.AllocatedResourceStatuses) > 0 ||
+		now.Sub(writtenAt) < m.syncPeriod()) {
+		return 0 // it is read for its expansion, too, or was until just now
 	}
 	if r.Resource == world.ResourceVolumes || claim != nil && claim.Status.Phase == v1.ClaimBound {
 		return m.syncPeriod() - claimSlack

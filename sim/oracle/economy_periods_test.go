@@ -117,6 +117,29 @@ func TestClaimsOfNewPods(t *testing.T) {
 	})
 }
 
+// Just after an expansion a claim may be read again: that has read it, too.
+func TestClaimsJustExpanded(t *testing.T) {
+	after := func(seconds float64) func(*script) {
+		return func(s *script) {
+			settleEconomy(s)
+			claim := &v1.PersistentVolumeClaim{Status: v1.PersistentVolumeClaimStatus{
+				Phase: v1.ClaimBound}}
+			s.model.volumes.claims = map[string]*v1.PersistentVolumeClaim{"ns/data": claim}
+			s.model.reads.noteWrite(&truth.Write{Resource: api.ResourceClaims, Namespace: "ns",
+				Name: "data", After: api.Object{Claim: claim}}, s.now)
+			s.wait(seconds)
+			get := &api.GetObject{Resource: api.ResourceClaims, Namespace: "ns", Name: "data"}
+			s.Called(s.now, get)
+			s.wait(5)
+			s.Called(s.now, get)
+		}
+	}
+	runCases(t, []testCase{
+		{"at once", "", after(1)},
+		{"later", "economy", after(60)},
+	})
+}
+
 // A driver whose answer was lost is called again after minutes. The agent learns then that the
 // volume is not in use any more, and says so in the status of the Node.
 func TestNodeAfterLostRelease(t *testing.T) {

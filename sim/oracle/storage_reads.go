@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +25,7 @@ func (*storageReads) describe() Entry {
 // readModel is which objects of storage the agent has read.
 type readModel struct {
 	reads   map[string][]time.Time // of the last readWindow, by key
-	changed map[string][]time.Time // by key: when the object was created, deleted, bound or attached
+	changed map[string][]time.Time // by key: when it was created, deleted, bound, attached or expanded
 	// written is the last write of a claim or a volume, by anybody and whatever has changed.
 	written  map[string]storageWrite
 	needless map[string][]time.Time // of the last readWindow, by key: the reads without a reason
@@ -53,7 +54,8 @@ func (*storageReads) checkFact(m *model, f *truth.Fact) *finding {
 	}
 	w := f.Write
 	m.reads.noteWrite(w, f.Time)
-	if w.Incarnation == 0 && storageState(&w.Before) != storageState(&w.After) {
+	isByOthers := w.Incarnation == 0 && storageState(&w.Before) != storageState(&w.After)
+	if isByOthers || expansionState(&w.Before) != expansionState(&w.After) {
 		r := &m.reads
 		if r.changed == nil {
 			r.changed = map[string][]time.Time{}
@@ -84,6 +86,15 @@ func storageState(o *world.Object) string {
 		return string(o.Attachment.UID)
 	}
 	return ""
+}
+
+// expansionState returns how far a claim is expanded, which the agent reads it for.
+func expansionState(o *world.Object) string {
+	if o.Claim == nil {
+		return ""
+	}
+	return fmt.Sprint(o.Claim.Status.AllocatedResourceStatuses, o.Claim.Status.Conditions,
+		o.Claim.Status.Capacity.Storage())
 }
 
 // storageAsked judges a request as the agent makes it.

@@ -39,6 +39,16 @@ func TestStorageReads(t *testing.T) {
 		s.addFact(truth.ObjectUpdated, truth.Fact{Write: &truth.Write{Resource: world.ResourceClaims,
 			Namespace: "ns", Name: "data", Before: before, After: after}})
 	}
+	writeByAgent := func(s *script, state v1.ClaimResourceStatus) {
+		after := dataClaim(v1.ClaimBound)
+		if state != "" {
+			after.Claim.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{
+				v1.ResourceStorage: state}
+		}
+		s.addFact(truth.ObjectUpdated, truth.Fact{Write: &truth.Write{Resource: world.ResourceClaims,
+			Namespace: "ns", Name: "data", Before: dataClaim(v1.ClaimBound), After: after,
+			Incarnation: 1}})
+	}
 	const name = "storage-reads"
 	runCases(t, []testCase{
 		{"with a back-off", "", func(s *script) {
@@ -65,6 +75,20 @@ func TestStorageReads(t *testing.T) {
 			useData(s)
 			readData(s, 1, 9)
 			write(s, dataClaim(v1.ClaimPending), dataClaim(v1.ClaimBound))
+			readData(s, 1, 9)
+		}},
+		{"the agent has noted that it is expanded", "", func(s *script) {
+			useData(s)
+			s.wait(61)
+			readData(s, 1, 9)
+			writeByAgent(s, v1.PersistentVolumeClaimNodeResizeInProgress)
+			readData(s, 1, 9)
+		}},
+		{"the agent has written it without a change", name, func(s *script) {
+			useData(s)
+			s.wait(61)
+			readData(s, 1, 9)
+			writeByAgent(s, "")
 			readData(s, 1, 9)
 		}},
 		{"a change that no pod waits for", name, func(s *script) {
