@@ -77,18 +77,23 @@ func (i *Identity) useStored(own *kubeconfig) error {
 // outage an administrator gives the node another kubeconfig. The server is that of Load until the
 // next start.
 func (i *Identity) readAgain() (found bool) {
-	own, err := readKubeconfig("--kubeconfig", i.opts.Kubeconfig)
-	if err == nil && own.certificate != nil && own.checkExpiry(time.Now()) == nil {
-		i.managed.kubeconfigWritten = true
-	} else {
-		own = nil
-	}
-	_ = i.useStored(own) // what cannot be read is as good as none
-	if _, err = i.currentCertificate(); err != nil {
+	_ = i.useStored(i.providedKubeconfig()) // what cannot be read is as good as none
+	if _, err := i.currentCertificate(); err != nil {
 		return false
 	}
 	i.closeAll()
 	return true
+}
+
+// providedKubeconfig returns the kubeconfig if it has a valid certificate by now; else nil. It is
+// not written then.
+func (i *Identity) providedKubeconfig() *kubeconfig {
+	own, err := readKubeconfig("--kubeconfig", i.opts.Kubeconfig)
+	if err != nil || own.certificate == nil || own.checkExpiry(time.Now()) != nil {
+		return nil
+	}
+	i.managed.kubeconfigWritten = true
+	return own
 }
 
 // hasUnfinishedRequest reports whether an earlier start has requested the next certificate.
@@ -239,6 +244,7 @@ func (i *Identity) requestCertificate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	_ = i.providedKubeconfig() // it may have come while the request awaited its approval
 	i.useCertificate(stored)
 	i.managed.renewal.obtained(i.managed.renewal.isDue())
 	i.closeAll() // a server identifies a client by its connection

@@ -375,3 +375,22 @@ func TestKubeconfigDuringBootstrap(t *testing.T) {
 		t.Errorf("the kubeconfig was written: %s, %v", data, err)
 	}
 }
+
+// Nor does it write one that comes while the request of the bootstrap awaits its approval.
+func TestKubeconfigDuringApproval(t *testing.T) {
+	f := newFake(t)
+	dir := t.TempDir()
+	opts := Options{Kubeconfig: filepath.Join(dir, "kubelet.conf"), CertDir: dir,
+		Bootstrap: f.kubeconfig(filepath.Join(dir, "bootstrap"), map[string]any{"token": "boot"})}
+	l := startSession(t, opts)
+	f.waitForRequests(t, 1)
+	cert, key := f.authority.pair(t, node, -time.Hour, 100*time.Hour)
+	f.kubeconfig(opts.Kubeconfig, map[string]any{"client-certificate-data": cert,
+		"client-key-data": key})
+	close(f.approve)
+	l.waitFor(t, f.url, func(who, _ string) bool { return who == node })
+	data, err := os.ReadFile(opts.Kubeconfig)
+	if err != nil || !strings.Contains(string(data), "client-key-data") {
+		t.Errorf("the kubeconfig was written: %s, %v", data, err)
+	}
+}
