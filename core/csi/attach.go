@@ -101,7 +101,7 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		at := overdue(u)
 		if !now.Before(at) {
-			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0 && n.isTurn(v, u)
+			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0 && n.isTurn(v, u, env)
 			u.Attempts.Failures++
 			u.Attempts.Problem = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], "+
 				"unattached volumes=[%s], failed to process volumes=[]: context deadline exceeded", u.Volume,
@@ -119,14 +119,16 @@ const overdueReadsMax = 8
 
 // isTurn reports whether a volume is one of those about which a pod asks the API server why it
 // waits: all of a pod that has few, others after each period of one that has more. Reads of each
-// would take most of the rate of requests of a node that can have no more volumes.
-func (n *Node) isTurn(v *Volume, u *Use) bool {
+// would take most of the rate of requests of a node that can have no more volumes. Those whose
+// drivers cannot say that the node is full do not count.
+func (n *Node) isTurn(v *Volume, u *Use, env *Env) bool {
 	waiting, index := 0, 0
 	for _, name := range n.Owners[u.UID] { // sorted
 		if name == v.name() {
 			index = waiting
 		}
-		if n.Volumes[name].waitsToAttach() {
+		o := n.Volumes[name]
+		if d, _ := env.driverObject(o.Driver); o.waitsToAttach() && allocatablePeriod(d) > 0 {
 			waiting++
 		}
 	}

@@ -116,7 +116,9 @@ func (n *Node) ObservePlugins(plugins []Plugin, sockets map[string]bool) (change
 }
 
 // supersede sets the problem of plugins that wait to be registered although one that came later is
-// registered or has answered: it has a higher version, and the cluster is to know what it answers.
+// registered or has answered: it has a higher version, and the cluster is to know its answer.
+// (Between two attempts to register the higher one, its last one comes first, and waits for
+// nothing.)
 func (d *Driver) supersede() {
 	hasLater := false
 	for i := len(d.Sessions) - 1; i >= 0; i-- {

@@ -34,6 +34,9 @@ const (
 	retryFirst     = 200 * time.Millisecond
 	retryMax       = 7 * time.Second
 	requestTimeout = 10 * time.Second
+	// conflictRetry is when the labels and annotations of drivers are compared again after another
+	// client has changed the object before a patch of theirs.
+	conflictRetry = time.Second
 	// watchLagMax is how late a watch may be behind the responses to writes.
 	watchLagMax = time.Second
 	// readinessGrace is how long a restarted agent waits for the observations that decide whether the
@@ -125,6 +128,9 @@ type Node struct {
 	// last driver, by their names, for which this is done.
 	DriversCheckAt time.Time `json:"driversCheckAt"`
 	DriverDone     string    `json:"driverDone,omitempty"`
+	// DriverConflict reports whether another client has changed the object before a patch of a driver,
+	// since DriversCheckAt.
+	DriverConflict bool `json:"driverConflict,omitempty"`
 
 	Images  Images  `json:"images"`
 	Startup Startup `json:"startup"`
@@ -278,6 +284,10 @@ func (n *Node) patchOfDriver(env *Env) (issued bool) {
 	driver, labels, annotations := env.Metadata(n.Object, n.DriverDone, now)
 	if n.DriverDone = driver; driver == "" {
 		n.DriversCheckAt = now.Add(n.Settings.CheckPeriod)
+		if n.DriverConflict {
+			n.DriversCheckAt = now.Add(min(conflictRetry, n.Settings.CheckPeriod))
+		}
+		n.DriverConflict = false
 		return false
 	}
 	fields := metadataFields(labels, annotations)
@@ -297,15 +307,14 @@ func DriverOf(r op.Record) string {
 }
 
 // RefusedDriver returns whose labels and annotations the API server has refused by a completion,
-// which is not yet handled; empty: it is none. As invalid it refuses also the patch of another
-// object of the name, so that only the second time in a row counts.
+// which is not yet handled; empty: it is none. The patch of another object of the name is not
+// invalid: it conflicts, as that has another version.
 func (n *Node) RefusedDriver(r op.Record, ev world.Event) string {
-	driver := DriverOf(r)
-	if driver == "" || !ev.Err.Has(world.KindRefused) && !ev.Err.Has(world.KindTooLarge) &&
-		!(ev.Err.Has(world.KindInvalid) && n.Failures > 0) {
-		return ""
+	if ev.Err.Has(world.KindRefused) || ev.Err.Has(world.KindTooLarge) ||
+		ev.Err.Has(world.KindInvalid) {
+		return DriverOf(r)
 	}
-	return driver
+	return ""
 }
 
 func (n *Node) planStatus(env *Env) time.Time {
@@ -437,9 +446,14 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		n.ReadAt = ev.Time.Add(timer.RetryDelay(ev.Err, n.ReadFailures, retryFirst, retryMax))
 		return
 	}
-	if n.RefusedDriver(r, ev) != "" {
-		n.failPending(r)
+	switch {
+	case n.RefusedDriver(r, ev) != "":
+		n.failPending(r, ev.Err)
 		n.Failures = 0
+		return
+	case DriverOf(r) != "" && ev.Err.Has(world.KindConflict): // it has its turn again soon
+		n.failPending(r, ev.Err)
+		n.ObjectKnown, n.DriverConflict = false, true
 		return
 	}
 	n.recordFailure(r, ev, effects)
@@ -532,7 +546,7 @@ func (n *Node) recordFailure(r op.Record, ev world.Event, effects *op.Effects) {
 			n.LesserUntil = ev.Time.Add(lesserPeriod)
 		}
 	}
-	n.failPending(r)
+	n.failPending(r, err)
 	wait := timer.RetryDelay(err, n.Failures, retryFirst, retryMax)
 	n.NextAt = ev.Time.Add(min(wait, max(n.Settings.CheckPeriod, retryMax)))
 }

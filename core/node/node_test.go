@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -458,11 +460,10 @@ func TestDemandedStatusIsTriedAgain(t *testing.T) {
 }
 
 // Each driver has a patch of its own, after that of the node. One that the API server refuses
-// delays neither the others nor the status, and is the driver's at once; as invalid, only if it is
-// so after a read, as the object may have been another one.
+// delays neither the others nor the status, and is the driver's at once.
 func TestMetadataOfDrivers(t *testing.T) {
-	for kind, again := range map[world.ErrorKind]bool{world.KindRefused: false,
-		world.KindTooLarge: false, world.KindInvalid: true} {
+	for _, kind := range []world.ErrorKind{world.KindRefused, world.KindTooLarge,
+		world.KindInvalid} {
 		r := newHarness(t, nil, Options{})
 		r.expect(0, "GetObject", "CreateObject")
 		drivers, refused := []string{"a", "b", "c"}, ""
@@ -495,9 +496,6 @@ func TestMetadataOfDrivers(t *testing.T) {
 			r.complete(err)
 		}
 		want := []string{"PatchObjectmetadata", "PatchObjectmetadata/a", "PatchObjectmetadata/b"}
-		if again {
-			want = append(want, "GetObject", "PatchObjectmetadata/b")
-		}
 		if d := cmp.Diff(append(want, "PatchObjectmetadata/c"), calls); d != "" {
 			t.Errorf("%s: %s", kind, d)
 		}
@@ -506,6 +504,46 @@ func TestMetadataOfDrivers(t *testing.T) {
 		}
 		delete(r.stored.Labels, "a")
 		r.expect(r.node.Settings.CheckPeriod, "PatchObjectmetadata/a")
+	}
+}
+
+// A client that changes the object all the time delays neither the status nor, once it stops, a
+// driver for long.
+func TestConflictsOfDrivers(t *testing.T) {
+	r := newHarness(t, nil, Options{})
+	r.planUntilIdle(0)
+	r.planUntilIdle(time.Minute)
+	r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
+		map[string]any) {
+		for _, name := range []string{"a", "b"} {
+			if name > after && node.Labels[name] == "" {
+				return name, map[string]any{name: "x"}, nil
+			}
+		}
+		return "", nil, nil
+	}
+	r.node.CheckDriversNow()
+	r.node.ReportNow()
+	patches, statuses := 0, 0
+	for range 30 {
+		for _, call := range r.plan(0) {
+			switch {
+			case strings.HasPrefix(call, "PatchObjectmetadata/"):
+				patches++
+				r.change(func(node *v1.Node) { node.Labels["theirs"] = fmt.Sprint(patches) })
+			case call == "PatchObjectstatus":
+				statuses++
+			}
+			r.complete(nil)
+		}
+	}
+	if patches != 2 || statuses == 0 || r.node.Failures != 0 || r.node.DriverWrite != nil {
+		t.Errorf("%d patches, %d statuses, %d failures, still written: %v", patches, statuses,
+			r.node.Failures, r.node.DriverWrite)
+	}
+	r.planUntilIdle(conflictRetry)
+	if r.stored.Labels["a"] != "x" || r.stored.Labels["b"] != "x" {
+		t.Errorf("the labels of the drivers were not written again: %v", r.stored.Labels)
 	}
 }
 

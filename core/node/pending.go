@@ -6,12 +6,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"seedlet.dev/core/op"
+	"seedlet.dev/world"
 )
 
 // Pending is a write as long as it may still take effect: it is in flight, or its outcome is not
 // known and the object is the one that it was made for. The version of that object is the
-// precondition of the write, so that it never takes effect once the object has changed. A read that
-// does not show it proves nothing: a request may be delayed.
+// precondition of the write, so that it never takes effect once the object has changed: the status
+// is written to have that. A read that does not show the write proves nothing, as a request may be
+// delayed.
 type Pending struct {
 	Version string `json:"version,omitempty"` // of the object
 	Unknown bool   `json:"unknown,omitempty"` // a write has ended with unknown outcome
@@ -23,7 +25,7 @@ type InUse struct {
 	Names []v1.UniqueVolumeName `json:"names,omitempty"` // sorted
 }
 
-// DriverWrite are the drivers whose labels and annotations a pending write changes.
+// DriverWrite are the drivers whose labels and annotations pending writes to one version change.
 type DriverWrite struct {
 	Pending
 	Drivers []string `json:"drivers"`
@@ -81,8 +83,7 @@ func (n *Node) settlePending() {
 	}
 }
 
-// hasPending reports whether a write may still take effect. Another one ends that, even without a
-// change.
+// hasPending reports whether a write may still take effect.
 func (n *Node) hasPending() bool { return n.InUse != nil || n.DriverWrite != nil }
 
 // isOver reports whether the object is another one than that of a write.
@@ -90,16 +91,21 @@ func (n *Node) isOver(p Pending) bool {
 	return n.ObjectKnown && (n.Object == nil || n.Object.ResourceVersion != p.Version)
 }
 
-// failPending is called when a write of a part of the object has failed. If the API server has
-// refused it, it takes no effect.
-func (n *Node) failPending(r op.Record) {
+// failPending is called when a write of a part of the object has failed. One that has changed
+// nothing takes no effect later either.
+func (n *Node) failPending(r op.Record, err *world.Error) {
+	var isUnknown bool
+	switch err.Kind {
+	case world.KindTimeout, world.KindUnavailable, world.KindInternal:
+		isUnknown = true
+	}
 	switch {
 	case r.Subject == statusPart && n.InUse != nil:
-		if n.InUse.Unknown = n.InUse.Unknown || !n.ObjectKnown; !n.InUse.Unknown {
+		if n.InUse.Unknown = n.InUse.Unknown || isUnknown; !n.InUse.Unknown {
 			n.InUse = nil
 		}
 	case DriverOf(r) != "" && n.DriverWrite != nil:
-		if n.DriverWrite.Unknown = n.DriverWrite.Unknown || !n.ObjectKnown; !n.DriverWrite.Unknown {
+		if n.DriverWrite.Unknown = n.DriverWrite.Unknown || isUnknown; !n.DriverWrite.Unknown {
 			n.DriverWrite = nil
 		}
 	}

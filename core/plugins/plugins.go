@@ -61,7 +61,7 @@ type Socket struct {
 	Failures   int        `json:"failures,omitempty"`   // in a row, of this file
 	NotBefore  time.Time  `json:"notBefore"`            // of the next request
 	LastError  string     `json:"lastError,omitempty"`
-	// Held is the plugin of the last answer if it was refused because another one holds its name.
+	// Held is the plugin of the last answer if it was held back, as another one had its name.
 	Held *Plugin `json:"held,omitempty"`
 }
 
@@ -157,7 +157,7 @@ func (r *Registry) Plan(prepare Prepare, effects *op.Effects) time.Time {
 		case s.Registered, s.Op != 0:
 		case effects.Now().Before(s.NotBefore) && !r.hasFreedName(s):
 			wake = timer.Soonest(wake, s.NotBefore)
-		case !s.isPrepared(path, prepare):
+		case !r.isPrepared(path, prepare):
 		default:
 			r.request(path, s, effects)
 		}
@@ -167,13 +167,18 @@ func (r *Registry) Plan(prepare Prepare, effects *op.Effects) time.Time {
 
 // isPrepared reports whether the next request to a plugin can be issued. A plugin that cannot be
 // prepared is refused.
-func (s *Socket) isPrepared(path string, prepare Prepare) bool {
+func (r *Registry) isPrepared(path string, prepare Prepare) bool {
+	s := r.Sockets[path]
 	if prepare == nil || !s.holdsName() {
 		return true
 	}
 	ready, problem := prepare(s.candidate(path))
 	if problem != "" {
+		plugin := s.Answer.Plugin
 		s.Answer = refuse("RegisterPlugin error -- plugin registration failed with err: %s", problem)
+		if r.holderOf(&plugin) != "" {
+			s.Held = &plugin
+		}
 	}
 	return ready || problem != ""
 }
@@ -192,8 +197,8 @@ func (r *Registry) request(path string, s *Socket, effects *op.Effects) {
 	s.Op = effects.IssueFor(path, Owner, path, requestTimeout, body)
 }
 
-// hasFreedName reports whether a plugin was refused for another one of its name, and none holds the
-// name any more.
+// hasFreedName reports whether a plugin was refused for another one of its name, and none of its
+// version or a higher one holds the name any more.
 func (r *Registry) hasFreedName(s *Socket) bool {
 	return s.Held != nil && s.Answer == nil && r.holderOf(s.Held) == ""
 }

@@ -360,6 +360,32 @@ func TestRefusedHolderOfReplacedName(t *testing.T) {
 	}
 }
 
+// One that is refused while it is prepared, as another one of its name has a higher version, is
+// asked as soon as that one has gone, however often it was refused.
+func TestSupersededWhilePrepared(t *testing.T) {
+	n := newNode()
+	n.prepare = func(c Candidate) (bool, string) {
+		if c.Version == "1.0.0" && n.registry.Sockets["/r/b"] != nil {
+			return false, "another one has a higher version"
+		}
+		return true, ""
+	}
+	n.observe("/r/a=1", "/r/b=1")
+	n.registry.Sockets["/r/a"].Failures = 8
+	n.complete("/r/b", driver("x.test", "1.2.0"), nil)
+	n.registry.Sockets["/r/a"].Answer = &Answer{Plugin: Plugin{Type: world.PluginTypeCSI,
+		Name: "x.test", Version: "1.0.0"}}
+	n.registry.Sockets["/r/a"].Op = 0
+	if n.wait(0); !strings.Contains(n.asked("/r/a"), "a higher version") {
+		t.Fatalf("notified of %q", n.asked("/r/a"))
+	}
+	n.complete("/r/a", &world.Done{}, nil)
+	delete(n.inFlight, "/r/a")
+	if n.observe("/r/a=1"); n.asked("/r/a") != "info" {
+		t.Errorf("asked %q although its name is free", n.asked("/r/a"))
+	}
+}
+
 // The longest name that the API server takes.
 func TestLongName(t *testing.T) {
 	n := newNode()

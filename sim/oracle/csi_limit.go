@@ -163,8 +163,8 @@ func (p *pod) waitsInVain() (is csiName, since time.Time) {
 			continue
 		}
 		since = later(later(full.since, up), later(p.changedAt, m.agentStartedAt))
-		// Until a request that lists what there is has ended, the agent waits for nothing else.
-		since = later(since, m.lastTimeout("ListPodSandbox", "ListContainers", "GetObject"))
+		// Until the runtime has said which sandboxes there are, the agent waits for no volume.
+		since = later(since, m.lastTimeout("ListPodSandbox", "ListContainers"))
 		return use.csiName, later(since, m.lastFault(m.now))
 	}
 	return is, since

@@ -97,9 +97,9 @@ func (m *model) readPeriod(r *world.GetObject, now time.Time) time.Duration {
 	if m.isRejected(r) {
 		return rejectedPeriod
 	}
-	writtenAt := m.reads.written[objectKey(r.Resource, r.Namespace, r.Name)].at
+	expandedAt := m.reads.expandedAt[objectKey(r.Resource, r.Namespace, r.Name)]
 	if claim != nil && (len(claim.Status.AllocatedResourceStatuses) > 0 ||
-		now.Sub(writtenAt) < m.syncPeriod()) {
+		now.Sub(expandedAt) < m.syncPeriod()) {
 		return 0 // it is read for its expansion, too, or was until just now
 	}
 	if r.Resource == world.ResourceVolumes || claim != nil && claim.Status.Phase == v1.ClaimBound {

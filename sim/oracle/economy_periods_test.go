@@ -125,7 +125,7 @@ func TestClaimsJustExpanded(t *testing.T) {
 			claim := &v1.PersistentVolumeClaim{Status: v1.PersistentVolumeClaimStatus{
 				Phase: v1.ClaimBound}}
 			s.model.volumes.claims = map[string]*v1.PersistentVolumeClaim{"ns/data": claim}
-			s.model.reads.noteWrite(&truth.Write{Resource: api.ResourceClaims, Namespace: "ns",
+			s.model.reads.noteExpansion(&truth.Write{Resource: api.ResourceClaims, Namespace: "ns",
 				Name: "data", After: api.Object{Claim: claim}}, s.now)
 			s.wait(seconds)
 			get := &api.GetObject{Resource: api.ResourceClaims, Namespace: "ns", Name: "data"}

@@ -150,6 +150,12 @@ func (s *script) changePath(kind truth.Kind, path, cause string) {
 
 // losePower adds a loss of power, after which the disk has these directories of volumes.
 func (s *script) losePower(directories ...string) {
+	s.haveFiles(directories...)
+	s.changePath(truth.PowerLost, "", "")
+}
+
+// haveFiles has the disk have these files and directories.
+func (s *script) haveFiles(directories ...string) {
 	s.model.opts.ListFiles = func(dir string) iter.Seq[File] {
 		return func(yield func(File) bool) {
 			for _, d := range directories {
@@ -161,7 +167,6 @@ func (s *script) losePower(directories ...string) {
 			}
 		}
 	}
-	s.changePath(truth.PowerLost, "", "")
 }
 
 // serve adds a response with one pod, with runs such as "app#2 ready" or "app#2 waiting".

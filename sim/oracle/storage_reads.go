@@ -24,8 +24,11 @@ func (*storageReads) describe() Entry {
 
 // readModel is which objects of storage the agent has read.
 type readModel struct {
-	reads   map[string][]time.Time // of the last readWindow, by key
-	changed map[string][]time.Time // by key: when it was created, deleted, bound, attached or expanded
+	reads map[string][]time.Time // of the last readWindow, by key
+	// changed is when the object was created, deleted, bound, attached or expanded, by key, and
+	// expandedAt when a claim was last expanded further.
+	changed    map[string][]time.Time
+	expandedAt map[string]time.Time
 	// written is the last write of a claim or a volume, by anybody and whatever has changed.
 	written  map[string]storageWrite
 	needless map[string][]time.Time // of the last readWindow, by key: the reads without a reason
@@ -55,7 +58,11 @@ func (*storageReads) checkFact(m *model, f *truth.Fact) *finding {
 	w := f.Write
 	m.reads.noteWrite(w, f.Time)
 	isByOthers := w.Incarnation == 0 && storageState(&w.Before) != storageState(&w.After)
-	if isByOthers || expansionState(&w.Before) != expansionState(&w.After) {
+	isExpanded := expansionState(&w.Before) != expansionState(&w.After)
+	if isExpanded {
+		m.reads.noteExpansion(w, f.Time)
+	}
+	if isByOthers || isExpanded {
 		r := &m.reads
 		if r.changed == nil {
 			r.changed = map[string][]time.Time{}
@@ -93,8 +100,7 @@ func expansionState(o *world.Object) string {
 	if o.Claim == nil {
 		return ""
 	}
-	return fmt.Sprint(o.Claim.Status.AllocatedResourceStatuses, o.Claim.Status.Conditions,
-		o.Claim.Status.Capacity.Storage())
+	return fmt.Sprint(o.Claim.Status.AllocatedResourceStatuses, o.Claim.Status.Capacity.Storage())
 }
 
 // storageAsked judges a request as the agent makes it.
@@ -162,6 +168,14 @@ func (m *model) countAttached(attachment string, now time.Time) (n int) {
 		}
 	}
 	return n
+}
+
+// noteExpansion notes that a claim was expanded further.
+func (r *readModel) noteExpansion(w *truth.Write, now time.Time) {
+	if r.expandedAt == nil {
+		r.expandedAt = map[string]time.Time{}
+	}
+	r.expandedAt[objectKey(w.Resource, w.Namespace, w.Name)] = now
 }
 
 // noteWrite notes that an object was written.

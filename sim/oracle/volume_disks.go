@@ -268,8 +268,8 @@ func (m *model) boundDisk(p *pod, at string) string {
 type diskModel struct {
 	sessions map[string]bool // "TARGET PORTAL IFACE"
 	devices  map[string]int  // by node: from how many sessions
-	// unasked are the nodes of disks that appeared although no pod needed them, and that the agent has
-	// neither taken nor mounted since.
+	// unasked are the nodes of disks that appeared for others, and that the agent has neither marked
+	// as taken nor mounted.
 	unasked map[string]bool
 	// changedAt is when disks came or went last, by node.
 	changedAt map[string]time.Time
@@ -295,11 +295,9 @@ func (o *diskModel) apply(m *model, f *truth.Fact) {
 		if o.devices[f.Source]++; f.Cause == "" {
 			delete(o.unasked, f.Source)
 		} else if isNew {
-			o.unasked[f.Source] = !slices.ContainsFunc(m.neededDisks(), func(d *disk) bool {
-				return d.node() == f.Source
-			})
+			o.unasked[f.Source] = !m.isMarked(f.Source)
 		}
-	case truth.PathWritten:
+	case truth.PathCreated:
 		if len(o.unasked) > 0 && isWithin(f.Path, m.diskDir("fc")+"/"+diskMarks) {
 			delete(o.unasked, m.nodeOfMark(f.Path))
 		}
@@ -310,6 +308,21 @@ func (o *diskModel) apply(m *model, f *truth.Fact) {
 			delete(o.unasked, f.Source)
 		}
 	}
+}
+
+// isMarked reports whether the agent has marked the disk of a node as taken.
+func (m *model) isMarked(node string) bool {
+	if m.opts.ListFiles == nil {
+		return false
+	}
+	for _, below := range []string{"", "/volumeDevices"} {
+		for mark := range m.opts.ListFiles(m.diskDir("fc") + "/" + diskMarks + below) {
+			if m.nodeOfMark(mark.Name) == node {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // nodeOfMark returns the node of the disk that the agent has marked as taken, by the file's path;

@@ -181,33 +181,34 @@ func TestUnsettledDisks(t *testing.T) {
 	}
 }
 
-// A disk that a scan has brought which was for another one is settled, unless a pod needed it then,
-// or the agent has taken it.
+// A disk that a scan has brought which was for another one is settled, unless the agent has marked
+// it as taken. That a pod needs it is not enough: the agent may not know of its claim yet.
 func TestUnaskedDisks(t *testing.T) {
 	const mark = "/var/lib/kubelet/plugins/kubernetes.io/fc/.attached/"
 	const wwn = "50060a0b00c20001"
 	for _, c := range []struct {
 		name           string
-		needed, marked bool
+		before, marked bool
 		want           int
 	}{
 		{"nothing has asked for it", false, false, 0},
-		{"a pod needs it", true, false, 1},
-		{"the agent has taken it", false, true, 1},
+		{"the agent has marked it before", true, false, 1},
+		{"the agent has marked it", false, true, 1},
 	} {
 		s := newScript()
 		pod := spec("u1", always, "app")
 		pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{
 			FC: &v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: new(int32(1))}}}}
 		s.AgentStarted(s.now)
-		if c.needed {
-			s.setDesired(pod)
+		s.setDesired(pod)
+		if c.before {
+			s.haveFiles(mark + wwn + "-lun-1")
 		}
 		s.addFact(truth.DiskAppeared, truth.Fact{Source: "/dev/fc/50060a0b00c20000-lun-1",
 			Path: "/dev/sdb", Cause: truth.CauseUnasked})
-		s.setDesired(pod)
+		s.haveFiles()
 		if c.marked {
-			s.changePath(truth.PathWritten, mark+wwn+"-lun-1", "")
+			s.changePath(truth.PathCreated, mark+wwn+"-lun-1", "")
 		}
 		s.PodNoLongerDesired(s.now, "u1")
 		if got := s.model.unsettledDisks(); len(got) != c.want {
