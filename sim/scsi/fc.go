@@ -128,7 +128,7 @@ func (i *Initiator) leadsTo(unit *world.LogicalUnit, s *session, lun int32) bool
 // the first one that was there, and to the next one when that has gone.
 func (i *Initiator) linkLater(s *session, lun int32) {
 	name, device := plan.FCSerialName(s.target, lun), s.disks[lun]
-	i.opts.Agenda.After(i.linkTakes(s), func() {
+	i.after(i.linkTakes(s), func() {
 		if s.disks[lun] == device {
 			i.links[name] = append(i.links[name], device)
 		}
@@ -139,7 +139,7 @@ func (i *Initiator) linkLater(s *session, lun int32) {
 // leads to what has the path by now; a caller can tell that by the sequence number.
 func (i *Initiator) unlinkLater(s *session, lun int32, device world.BlockDevice) {
 	name := plan.FCSerialName(s.target, lun)
-	i.opts.Agenda.After(i.linkTakes(s), func() {
+	i.after(i.linkTakes(s), func() {
 		i.links[name] = slices.DeleteFunc(i.links[name], func(d world.BlockDevice) bool {
 			return d == device
 		})
@@ -201,7 +201,7 @@ func (i *Initiator) scanWhole(c *wire.Call, s *session, unit *world.LogicalUnit)
 
 func (i *Initiator) appearLater(c *wire.Call, s *session, lun int32, cause string) {
 	takes := c.DurationBetween(0, max(1, 1+i.diskTakes(s)))
-	i.opts.Agenda.After(takes, func() {
+	i.after(takes, func() {
 		if i.sessions[s.sessionName] == s && !s.isLost && s.disks[lun].Path == "" {
 			i.appear(s, lun, cause)
 		}

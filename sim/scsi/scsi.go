@@ -46,6 +46,7 @@ type Initiator struct {
 	wire     *wire.Wire // of commands
 	kernel   *wire.Wire // of what the kernel does for the agent's process
 	healed   bool
+	boot     int                        // of the machine
 	failed   map[string]int             // logins so far that have failed, by target
 	hung     map[string]int             // commands so far that hang, by target
 	records  map[sessionName]settings   // of nodes
@@ -143,8 +144,20 @@ func (i *Initiator) Heal() {
 	}
 }
 
-// LosePower closes all sessions. Paths of fibre channel are there again, without disks.
+// after has something happen some time later, unless the machine loses its power before.
+func (i *Initiator) after(takes time.Duration, do func()) {
+	boot := i.boot
+	i.opts.Agenda.After(takes, func() {
+		if i.boot == boot {
+			do()
+		}
+	})
+}
+
+// LosePower closes all sessions, and ends what is under way. Paths of fibre channel are there again,
+// without disks.
 func (i *Initiator) LosePower() {
+	i.boot++
 	i.links = map[string][]world.BlockDevice{}
 	for _, s := range i.sorted() {
 		if s.iface != fcIface {
@@ -200,7 +213,7 @@ func (i *Initiator) serve(c *wire.Call) {
 		return
 	}
 	c.Execute(func() {
-		i.opts.Agenda.After(c.DurationBetween(time.Millisecond, stepsTake), func() {
+		i.after(c.DurationBetween(time.Millisecond, stepsTake), func() {
 			if c.DrawsAbort() {
 				c.Fail(world.Errorf(world.KindTimeout, c.Name, "given up, as the caller has gone"))
 				return
@@ -251,6 +264,6 @@ func (i *Initiator) hang(c *wire.Call, m *world.RunISCSIAdm) {
 		return
 	}
 	c.OnCallerGone(func() {
-		i.opts.Agenda.After(takes, func() { i.open(o.session()) })
+		i.after(takes, func() { i.open(o.session()) })
 	})
 }
