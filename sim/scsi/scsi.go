@@ -154,8 +154,8 @@ func (i *Initiator) after(takes time.Duration, do func()) {
 	})
 }
 
-// LosePower closes all sessions, and ends what is under way. Paths of fibre channel are there again,
-// without disks.
+// LosePower closes all sessions, and ends what is under way. Paths of fibre channel are there
+// again, without disks.
 func (i *Initiator) LosePower() {
 	i.boot++
 	i.links = map[string][]world.BlockDevice{}
