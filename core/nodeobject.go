@@ -142,7 +142,7 @@ func (a *Agent) updateNodeObject() {
 func (a *Agent) handleNodeCompletion(id world.OpID, r op.Record, ev world.Event) {
 	s := &a.state
 	answered, failures := s.NodeObject.Answered, s.NodeObject.ReadFailures
-	if driver := s.NodeObject.RefusedDriver(r, ev); driver != "" {
+	if driver := nodeobject.RefusedDriver(r, ev); driver != "" {
 		s.CSI.RefuseMetadata(driver, ev.Err.Message, a.csiEnv())
 	}
 	if driver := nodeobject.DriverOf(r); driver != "" && ev.Err == nil {

@@ -2048,7 +2048,7 @@ var mutants = []mutant{
 	{
 		name:     "a plugin waits out its back-off although its name is free",
 		file:     "core/plugins/plugins.go",
-		old:      "s.Answer == nil && r.holderOf(s.Held) == \"\"",
+		old:      "s.Answer == nil && r.holderOf(s.HeldBack) == \"\"",
 		new:      "s.Registered",
 		scenario: "plugins", seeds: "198-217",
 	},
@@ -2104,7 +2104,7 @@ var mutants = []mutant{
 	{
 		name:     "a plugin is asked at once although another one has taken the name over",
 		file:     "core/plugins/plugins.go",
-		old:      "s.Answer == nil && r.holderOf(s.Held) == \"\"",
+		old:      "s.Answer == nil && r.holderOf(s.HeldBack) == \"\"",
 		new:      "s.Answer == nil",
 		scenario: "plugins", plan: "name-taken-over.yaml",
 	},
@@ -3145,12 +3145,10 @@ var mutants = []mutant{
 		scenario: "csi-limit", seeds: "1-20",
 	},
 	{
-		name: "a pod ends also if the scheduler knows of no other number of volumes",
-		file: "core/csi/attach.go",
-		old:  "*err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0",
-		new:  "*err.ErrorCode == resourceExhausted && d != nil",
-		also: &edit{"core/csi/attach.go", "v.Attachment.Overdue || allocatablePeriod(d) > 0",
-			"d != nil"},
+		name:     "a pod ends also if the scheduler knows of no other number of volumes",
+		file:     "core/csi/driver.go",
+		old:      "return allocatablePeriod(d) > 0",
+		new:      "return d != nil",
 		scenario: "csi-limit", seeds: "1-20",
 	},
 	{

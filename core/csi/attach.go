@@ -91,7 +91,6 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 // and then again, and returns when that is.
 func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 	now := env.Effects.Now()
-	d, _ := env.driverObject(v.Driver)
 	overdue := func(u *Use) time.Time {
 		return timer.Later(u.Since, v.Attachment.Since).
 			Add(time.Duration(u.Attempts.Failures+1) * attachOverdue)
@@ -101,7 +100,8 @@ func (n *Node) reportOverdue(v *Volume, env *Env) time.Time {
 		u := v.Uses[target]
 		at := overdue(u)
 		if !now.Before(at) {
-			v.Attachment.Overdue = v.Attachment.Overdue || allocatablePeriod(d) > 0 && n.isTurn(v, u, env)
+			v.Attachment.Overdue = v.Attachment.Overdue || env.isLimitMutable(v.Driver) &&
+				n.isTurn(v, u, env)
 			u.Attempts.Failures++
 			u.Attempts.Problem = fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[%s], "+
 				"unattached volumes=[%s], failed to process volumes=[]: context deadline exceeded", u.Volume,
@@ -127,8 +127,7 @@ func (n *Node) isTurn(v *Volume, u *Use, env *Env) bool {
 		if name == v.name() {
 			index = waiting
 		}
-		o := n.Volumes[name]
-		if d, _ := env.driverObject(o.Driver); o.waitsToAttach() && allocatablePeriod(d) > 0 {
+		if o := n.Volumes[name]; o.waitsToAttach() && env.isLimitMutable(o.Driver) {
 			waiting++
 		}
 	}
@@ -205,8 +204,8 @@ const resourceExhausted = 8
 // to attach one because there are too many, and reports whether it has
 // (MutableCSINodeAllocatableCount).
 func (n *Node) noteAttachError(v *Volume, err *storagev1.VolumeError, env *Env) (isFull bool) {
-	d, _ := env.driverObject(v.Driver)
-	isFull = err.ErrorCode != nil && *err.ErrorCode == resourceExhausted && allocatablePeriod(d) > 0
+	isFull = err.ErrorCode != nil && *err.ErrorCode == resourceExhausted &&
+		env.isLimitMutable(v.Driver)
 	if isFull {
 		n.askAgain(v.Driver, env)
 	}

@@ -277,6 +277,12 @@ func allocatablePeriod(d *storagev1.CSIDriver) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// isLimitMutable reports whether a driver may change how many volumes the node can have.
+func (e *Env) isLimitMutable(driver string) bool {
+	d, _ := e.driverObject(driver)
+	return allocatablePeriod(d) > 0
+}
+
 // askAgain has a registered driver asked again for its node, but not at once after the last time.
 func (n *Node) askAgain(name string, env *Env) {
 	if s := n.session(name); s != nil {

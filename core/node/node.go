@@ -283,11 +283,11 @@ func (n *Node) patchOfDriver(env *Env) (issued bool) {
 	now := env.Effects.Now()
 	driver, labels, annotations := env.Metadata(n.Object, n.DriverDone, now)
 	if n.DriverDone = driver; driver == "" {
-		n.DriversCheckAt = now.Add(n.Settings.CheckPeriod)
+		wait := n.Settings.CheckPeriod
 		if n.DriverConflict {
-			n.DriversCheckAt = now.Add(min(conflictRetry, n.Settings.CheckPeriod))
+			wait = min(conflictRetry, wait)
 		}
-		n.DriverConflict = false
+		n.DriversCheckAt, n.DriverConflict = now.Add(wait), false
 		return false
 	}
 	fields := metadataFields(labels, annotations)
@@ -306,10 +306,10 @@ func DriverOf(r op.Record) string {
 	return ""
 }
 
-// RefusedDriver returns whose labels and annotations the API server has refused by a completion,
-// which is not yet handled; empty: it is none. The patch of another object of the name is not
-// invalid: it conflicts, as that has another version.
-func (n *Node) RefusedDriver(r op.Record, ev world.Event) string {
+// RefusedDriver returns whose labels and annotations the API server has refused by a completion;
+// empty: it is none. The patch of another object of the name is not invalid: it conflicts, as that
+// has another version.
+func RefusedDriver(r op.Record, ev world.Event) string {
 	if ev.Err.Has(world.KindRefused) || ev.Err.Has(world.KindTooLarge) ||
 		ev.Err.Has(world.KindInvalid) {
 		return DriverOf(r)
@@ -447,7 +447,7 @@ func (n *Node) HandleCompletion(id world.OpID, r op.Record, ev world.Event, boot
 		return
 	}
 	switch {
-	case n.RefusedDriver(r, ev) != "":
+	case RefusedDriver(r, ev) != "":
 		n.failPending(r, ev.Err)
 		n.Failures = 0
 		return

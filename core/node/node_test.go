@@ -459,6 +459,19 @@ func TestDemandedStatusIsTriedAgain(t *testing.T) {
 	}
 }
 
+// labelDrivers has each of some drivers need a label of its name.
+func (r *harness) labelDrivers(names ...string) {
+	r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
+		map[string]any) {
+		for _, name := range names {
+			if name > after && node.Labels[name] == "" {
+				return name, map[string]any{name: "x"}, nil
+			}
+		}
+		return "", nil, nil
+	}
+}
+
 // Each driver has a patch of its own, after that of the node. One that the API server refuses
 // delays neither the others nor the status, and is the driver's at once.
 func TestMetadataOfDrivers(t *testing.T) {
@@ -492,7 +505,7 @@ func TestMetadataOfDrivers(t *testing.T) {
 			}
 			err := world.Errorf(kind, "", "no")
 			record := r.table.Records[r.issued[0].Op]
-			refused = r.node.RefusedDriver(record, world.Event{Err: err})
+			refused = RefusedDriver(record, world.Event{Err: err})
 			r.complete(err)
 		}
 		want := []string{"PatchObjectmetadata", "PatchObjectmetadata/a", "PatchObjectmetadata/b"}
@@ -513,15 +526,7 @@ func TestConflictsOfDrivers(t *testing.T) {
 	r := newHarness(t, nil, Options{})
 	r.planUntilIdle(0)
 	r.planUntilIdle(time.Minute)
-	r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
-		map[string]any) {
-		for _, name := range []string{"a", "b"} {
-			if name > after && node.Labels[name] == "" {
-				return name, map[string]any{name: "x"}, nil
-			}
-		}
-		return "", nil, nil
-	}
+	r.labelDrivers("a", "b")
 	r.node.CheckDriversNow()
 	r.node.ReportNow()
 	patches, statuses := 0, 0
@@ -552,15 +557,7 @@ func TestConflictsOfDrivers(t *testing.T) {
 func TestFailingMetadataOfDriver(t *testing.T) {
 	r := newHarness(t, nil, Options{})
 	r.expect(0, "GetObject", "CreateObject")
-	r.env.Metadata = func(node *v1.Node, after string, _ time.Time) (string, map[string]any,
-		map[string]any) {
-		for _, name := range []string{"a", "b"} {
-			if name > after && node.Labels[name] == "" {
-				return name, map[string]any{name: "x"}, nil
-			}
-		}
-		return "", nil, nil
-	}
+	r.labelDrivers("a", "b")
 	r.node.CheckDriversNow()
 	statuses := 0
 	for range 300 {

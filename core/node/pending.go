@@ -91,22 +91,20 @@ func (n *Node) isOver(p Pending) bool {
 	return n.ObjectKnown && (n.Object == nil || n.Object.ResourceVersion != p.Version)
 }
 
-// failPending is called when a write of a part of the object has failed. One that has changed
-// nothing takes no effect later either.
+// failPending is called when a write of a part of the object has failed.
 func (n *Node) failPending(r op.Record, err *world.Error) {
-	var isUnknown bool
-	switch err.Kind {
-	case world.KindTimeout, world.KindUnavailable, world.KindInternal:
-		isUnknown = true
-	}
 	switch {
-	case r.Subject == statusPart && n.InUse != nil:
-		if n.InUse.Unknown = n.InUse.Unknown || isUnknown; !n.InUse.Unknown {
-			n.InUse = nil
-		}
-	case DriverOf(r) != "" && n.DriverWrite != nil:
-		if n.DriverWrite.Unknown = n.DriverWrite.Unknown || isUnknown; !n.DriverWrite.Unknown {
-			n.DriverWrite = nil
-		}
+	case r.Subject == statusPart && n.InUse != nil && !n.InUse.staysAfter(err):
+		n.InUse = nil
+	case DriverOf(r) != "" && n.DriverWrite != nil && !n.DriverWrite.staysAfter(err):
+		n.DriverWrite = nil
 	}
+}
+
+// staysAfter reports whether a write may still take effect after an error, and notes that. One that
+// has changed nothing takes no effect later, but an earlier one to the same version may.
+func (p *Pending) staysAfter(err *world.Error) bool {
+	p.Unknown = p.Unknown || err.Has(world.KindTimeout) || err.Has(world.KindUnavailable) ||
+		err.Has(world.KindInternal)
+	return p.Unknown
 }

@@ -23,7 +23,7 @@ const (
 
 // check returns the answer of a plugin, checked, and the plugin if it is refused because another
 // one holds its name.
-func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, held *Plugin) {
+func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, heldBack *Plugin) {
 	switch info.Type {
 	case world.PluginTypeCSI:
 	case world.PluginTypeDevice, world.PluginTypeDRA:
@@ -37,7 +37,7 @@ func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, h
 	err := checkDriver(&p, info.Versions)
 	if err == nil {
 		if holder := r.holderOf(&p); holder != "" {
-			held = &p
+			heldBack = &p
 			err = fmt.Errorf("another driver of this name is registered with version %s, at socket %s",
 				r.Sockets[holder].Answer.Plugin.Version, holder)
 		}
@@ -45,7 +45,7 @@ func (r *Registry) check(path string, info *world.PluginInfo) (answer *Answer, h
 	if err != nil {
 		return refuse("RegisterPlugin error -- plugin validation failed with err: validation failed "+
 			"for CSI Driver %s at endpoint %s: %v", budget.Cut(info.Name, shownMax),
-			budget.Cut(p.Endpoint, 4*shownMax), err), held
+			budget.Cut(p.Endpoint, 4*shownMax), err), heldBack
 	}
 	return &Answer{Plugin: p}, nil
 }

@@ -61,8 +61,8 @@ type Socket struct {
 	Failures   int        `json:"failures,omitempty"`   // in a row, of this file
 	NotBefore  time.Time  `json:"notBefore"`            // of the next request
 	LastError  string     `json:"lastError,omitempty"`
-	// Held is the plugin of the last answer if it was held back, as another one had its name.
-	Held *Plugin `json:"held,omitempty"`
+	// HeldBack is the plugin of the last answer if it was refused as another one had its name.
+	HeldBack *Plugin `json:"heldBack,omitempty"`
 }
 
 // Answer is what a plugin has answered, checked.
@@ -177,7 +177,7 @@ func (r *Registry) isPrepared(path string, prepare Prepare) bool {
 		plugin := s.Answer.Plugin
 		s.Answer = refuse("RegisterPlugin error -- plugin registration failed with err: %s", problem)
 		if r.holderOf(&plugin) != "" {
-			s.Held = &plugin
+			s.HeldBack = &plugin
 		}
 	}
 	return ready || problem != ""
@@ -188,7 +188,7 @@ func (r *Registry) request(path string, s *Socket, effects *op.Effects) {
 	socket := world.PluginSocket{Path: path, File: s.File}
 	var body any = &world.GetPluginInfo{Socket: socket}
 	if s.Answer == nil {
-		s.AskedAt, s.NotBefore, s.Held = effects.Now(), time.Time{}, nil
+		s.AskedAt, s.NotBefore, s.HeldBack = effects.Now(), time.Time{}, nil
 	} else {
 		refusal := s.Answer.Refusal
 		body = &world.NotifyPluginRegistration{Socket: socket, Registered: refusal == "",
@@ -200,7 +200,7 @@ func (r *Registry) request(path string, s *Socket, effects *op.Effects) {
 // hasFreedName reports whether a plugin was refused for another one of its name, and none of its
 // version or a higher one holds the name any more.
 func (r *Registry) hasFreedName(s *Socket) bool {
-	return s.Held != nil && s.Answer == nil && r.holderOf(s.Held) == ""
+	return s.HeldBack != nil && s.Answer == nil && r.holderOf(s.HeldBack) == ""
 }
 
 // holdsName reports whether the plugin of a socket is registered, or is just being registered.
@@ -223,7 +223,7 @@ func (r *Registry) HandleCompletion(id world.OpID, record op.Record, ev world.Ev
 	case ev.Err != nil:
 		s.fail(path, ev.Err.Error(), effects)
 	case s.Answer == nil && isInfo:
-		s.Answer, s.Held = r.check(path, info)
+		s.Answer, s.HeldBack = r.check(path, info)
 	case s.Answer == nil:
 		s.fail(path, "answered with another message", effects)
 	case s.Answer.Refusal != "":

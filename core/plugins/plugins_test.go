@@ -329,17 +329,22 @@ func TestEndOfHigherVersion(t *testing.T) {
 	n.expect(t, "CSIPlugin/x.test 1.1.0 /csi/x.test")
 }
 
+// refuse has a registered plugin be refused.
+func (n *node) refuse(path string) {
+	n.now = n.now.Add(time.Millisecond)
+	n.inFlight = map[string]world.Effect{}
+	s := n.registry.Sockets[path]
+	s.Registered, s.Answer = false, &Answer{Refusal: "no"}
+	n.wait(0)
+}
+
 // A driver whose name is held by another one is asked as soon as that one is refused.
 func TestRefusedHolder(t *testing.T) {
 	n := newNode()
 	n.observe("/r/a=1", "/r/b=1")
 	n.register("/r/a", driver("x.test", "1.0.0"))
 	n.register("/r/b", driver("x.test", "1.0.0"))
-	n.now = n.now.Add(time.Millisecond)
-	n.inFlight = map[string]world.Effect{}
-	s := n.registry.Sockets["/r/a"]
-	s.Registered, s.Answer = false, &Answer{Refusal: "no"}
-	if n.wait(0); n.asked("/r/b") != "info" {
+	if n.refuse("/r/a"); n.asked("/r/b") != "info" {
 		t.Errorf("asked %q", n.asked("/r/b"))
 	}
 }
@@ -351,11 +356,7 @@ func TestRefusedHolderOfReplacedName(t *testing.T) {
 	n.register("/r/a", driver("x.test", "1.0.0"))
 	n.register("/r/b", driver("x.test", "1.0.0"))
 	n.register("/r/c", driver("x.test", "1.2.0"))
-	n.now = n.now.Add(time.Millisecond)
-	n.inFlight = map[string]world.Effect{}
-	s := n.registry.Sockets["/r/a"]
-	s.Registered, s.Answer = false, &Answer{Refusal: "no"}
-	if n.wait(0); n.asked("/r/b") != "" {
+	if n.refuse("/r/a"); n.asked("/r/b") != "" {
 		t.Errorf("asked %q although /r/c has the name", n.asked("/r/b"))
 	}
 }

@@ -312,17 +312,31 @@ func (o *diskModel) apply(m *model, f *truth.Fact) {
 
 // isMarked reports whether the agent has marked the disk of a node as taken.
 func (m *model) isMarked(node string) bool {
-	if m.opts.ListFiles == nil {
-		return false
-	}
-	for _, below := range []string{"", "/volumeDevices"} {
-		for mark := range m.opts.ListFiles(m.diskDir("fc") + "/" + diskMarks + below) {
-			if m.nodeOfMark(mark.Name) == node {
+	for _, block := range []bool{false, true} {
+		for _, mark := range m.marks(block) {
+			if m.nodeOfMark(mark) == node {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// marks returns the names of the marks of fibre channel disks of one mode.
+func (m *model) marks(block bool) (names []string) {
+	if m.opts.ListFiles == nil {
+		return nil
+	}
+	dir := m.diskDir("fc") + "/" + diskMarks
+	if block {
+		dir += "/volumeDevices"
+	}
+	for mark := range m.opts.ListFiles(dir) {
+		if mark.Name != "volumeDevices" {
+			names = append(names, mark.Name)
+		}
+	}
+	return names
 }
 
 // nodeOfMark returns the node of the disk that the agent has marked as taken, by the file's path;
@@ -386,14 +400,13 @@ func (m *model) unsettledDisks() (lines []string) {
 	for iface := range m.opts.ListFiles(m.diskBlocks("iscsi")) {
 		lines = append(lines, m.unsettledDiskDirs("iscsi", iface.Name+"/", true, needed)...)
 	}
-	for _, below := range []string{"", "volumeDevices"} {
-		block := below != ""
+	for _, block := range []bool{false, true} {
 		lines = append(lines, m.unsettledDiskDirs("fc", "", block, needed)...)
-		for mark := range m.opts.ListFiles(m.diskDir("fc") + "/" + diskMarks + "/" + below) {
-			if mark.Name != "volumeDevices" && !slices.ContainsFunc(needed, func(d *disk) bool {
-				return d.kind == "fc" && d.block == block && d.dir() == mark.Name
+		for _, mark := range m.marks(block) {
+			if !slices.ContainsFunc(needed, func(d *disk) bool {
+				return d.kind == "fc" && d.block == block && d.dir() == mark
 			}) {
-				lines = append(lines, "no pod needs the mark of "+mark.Name)
+				lines = append(lines, "no pod needs the mark of "+mark)
 			}
 		}
 	}
