@@ -2083,8 +2083,8 @@ var mutants = []mutant{
 	{
 		name:     "a driver counts as listed while a write may take it out",
 		file:     "core/csi/csinode.go",
-		old:      "|| o.Writing && (o.Driver == \"\" || o.Driver == name) {",
-		new:      "|| o.Writing && (o.Driver == \"\" || o.Driver == name+\"-\") {",
+		old:      "o.Writing || o.isPending(name) {",
+		new:      "o.Writing || o.isPending(name+\"-\") {",
 		scenario: "csi-reboot", plan: "registered-while-unlisted.yaml",
 	},
 	{
@@ -3739,6 +3739,27 @@ var mutants = []mutant{
 		old:      "o != d && o.Source.IsFC && !o.RemovedOnce",
 		new:      "false && o != d && o.Source.IsFC && !o.RemovedOnce",
 		scenario: "fc", seeds: "1-40",
+	},
+	{
+		name:     "a scan of an earlier agent is not waited for",
+		file:     "core/scsi/search.go",
+		old:      "true, true, now.Add(lateMax)",
+		new:      "true, true, now.Add(disksWait)",
+		scenario: "fc", plan: "scanned-by-an-earlier-agent.yaml",
+	},
+	{
+		name:     "a fibre channel disk of which only the mark is left stays",
+		file:     "core/scsi/search.go",
+		old:      "d = n.addFound(name, ev.Time)",
+		new:      "continue",
+		scenario: "fc", plan: "mark-without-its-disk.yaml",
+	},
+	{
+		name:     "a disk that was mounted before is not the one that was found by another name",
+		file:     "core/scsi/detach.go",
+		old:      "\tn.identifySharers(d, listed.Mounts)\n",
+		new:      "",
+		scenario: "fc", plan: "left-under-another-name.yaml",
 	},
 	{
 		name:     "an agent does not take over which fibre channel disk a mark is of",

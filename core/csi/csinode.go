@@ -26,11 +26,21 @@ type Object struct {
 	// CSINode is the object as it was read or written last; nil: it does not exist.
 	CSINode *storagev1.CSINode `json:"csiNode,omitempty"`
 	Op      world.OpID         `json:"op,omitempty"`
-	// Writing is set while a write is in flight, and Driver is the one whose entry it changes; empty:
-	// it concerns all of them.
+	// Writing is set while a write that concerns all drivers is in flight. Pending are those of single
+	// drivers that may take effect.
 	Writing  bool              `json:"writing,omitempty"`
-	Driver   string            `json:"driver,omitempty"`
+	Pending  []EntryWrite      `json:"pending,omitempty"`
 	Attempts volumeop.Attempts `json:"attempts,omitzero"`
+}
+
+// EntryWrite is an update of the entry of one driver. It may take effect while it is in flight, and
+// after it has ended with unknown outcome, as long as the object has the version that it was made
+// for: a read that does not show it proves nothing. It is made again then, for its outcome to be
+// known, also if the driver needs something else by now.
+type EntryWrite struct {
+	Version string                   `json:"version"` // of the object
+	Driver  string                   `json:"driver"`
+	Entry   *storagev1.CSINodeDriver `json:"entry,omitempty"` // nil: it is removed
 }
 
 // ObjectOwner is the key of the CSINode.
@@ -76,6 +86,12 @@ func (n *Node) PlanObject(env *Env) time.Time {
 func (n *Node) planEntries(env *Env) time.Time {
 	var wake time.Time
 	current := n.Object.CSINode
+	for _, p := range n.Object.Pending {
+		if !n.isRefused(p.Driver, env, &wake) {
+			n.issueEntry(p.Driver, p.Entry, env)
+			return wake
+		}
+	}
 	if current.Annotations[v1.MigratedPluginsAnnotationKey] != migratedPlugins {
 		desired := current.DeepCopy()
 		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1.MigratedPluginsAnnotationKey,
@@ -85,20 +101,41 @@ func (n *Node) planEntries(env *Env) time.Time {
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		entry, changes := n.nextEntry(name, env)
-		if changes && !n.Drivers[name].Refused.IsWaiting(env.Effects.Now(), &wake) {
-			n.issueObject(name, &world.UpdateObject{Object: world.Object{
-				CSINode: n.withEntry(name, entry)}}, env)
+		if changes && !n.isRefused(name, env, &wake) {
+			n.issueEntry(name, entry, env)
 			return wake
 		}
 	}
 	return wake
 }
 
+// isRefused reports whether what a driver needs has failed, and is to be written again later.
+func (n *Node) isRefused(driver string, env *Env, wake *time.Time) bool {
+	d := n.Drivers[driver]
+	return d != nil && d.Refused.IsWaiting(env.Effects.Now(), wake)
+}
+
+// issueEntry issues an update of the entry of a driver; nil removes it.
+func (n *Node) issueEntry(driver string, entry *storagev1.CSINodeDriver, env *Env) {
+	o := &n.Object
+	n.issueObject(driver, &world.UpdateObject{Object: world.Object{
+		CSINode: n.withEntry(driver, entry)}}, env)
+	if !o.isPending(driver) {
+		o.Pending = append(o.Pending, EntryWrite{Version: o.CSINode.ResourceVersion, Driver: driver,
+			Entry: entry})
+	}
+}
+
+// isPending reports whether a write of the entry of a driver may take effect.
+func (o *Object) isPending(driver string) bool {
+	return slices.ContainsFunc(o.Pending, func(p EntryWrite) bool { return p.Driver == driver })
+}
+
 // issueObject issues a request whose subject is the driver that it is for; empty: none.
 func (n *Node) issueObject(driver string, body any, env *Env) {
 	_, reads := body.(*world.GetObject)
 	n.Object.Op = env.Effects.Issue(ObjectOwner, driver, apiTimeout, body)
-	n.Object.Writing, n.Object.Driver = !reads, driver
+	n.Object.Writing = !reads && driver == ""
 }
 
 func isOwnedBy(o *storagev1.CSINode, node *v1.Node) bool {
@@ -190,10 +227,10 @@ func (n *Node) isPublished(name string, info *world.CSINodeInfo, env *Env) bool 
 }
 
 // isListed reports whether the CSINode has what a driver has answered, or nothing if info is nil. A
-// write in flight may have changed its entry already.
+// write that may take effect may change its entry.
 func (n *Node) isListed(name string, info *world.CSINodeInfo) bool {
 	o := &n.Object
-	if !o.Known || o.CSINode == nil || o.Writing && (o.Driver == "" || o.Driver == name) {
+	if !o.Known || o.CSINode == nil || o.Writing || o.isPending(name) {
 		return false
 	}
 	entry := entryIn(o.CSINode, name)
@@ -301,15 +338,16 @@ func (n *Node) AcceptMetadata(driver string) {
 // HandleObjectCompletion applies the completion of a request for the CSINode.
 func (n *Node) HandleObjectCompletion(r op.Record, ev world.Event, env *Env) {
 	o := &n.Object
-	o.Op, o.Writing, o.Driver = 0, false, ""
+	o.Op, o.Writing = 0, false
 	read, ok := ev.Body.(*world.ObjectRead)
 	switch {
-	case ev.Err.Has(world.KindNotFound):
-		o.Known, o.CSINode = true, nil
-	case ev.Err == nil && r.Call == "DeleteObject":
-		o.Known, o.CSINode = true, nil
+	case ev.Err.Has(world.KindNotFound), ev.Err == nil && r.Call == "DeleteObject":
+		o.Known, o.CSINode, o.Pending = true, nil, nil
 	case ev.Err == nil && ok && read.Object.CSINode != nil:
 		o.Known, o.CSINode = true, read.Object.CSINode
+		o.Pending = slices.DeleteFunc(o.Pending, func(p EntryWrite) bool {
+			return p.Version != o.CSINode.ResourceVersion || p.Driver == r.Subject
+		})
 		if r.Call != "GetObject" { // a read between two writes that fail is no success
 			o.Attempts.Succeed()
 		}
@@ -337,6 +375,11 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 	if o.Attempts.Fail(ev.Time, message); o.Attempts.Failures == 1 && kind != world.KindConflict {
 		env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
 			"err", message)
+	}
+	if ev.Err != nil && !ev.Err.IsUnknown() {
+		o.Pending = slices.DeleteFunc(o.Pending, func(p EntryWrite) bool {
+			return p.Driver == r.Subject
+		})
 	}
 	switch kind {
 	case world.KindConflict, world.KindExists:

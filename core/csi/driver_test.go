@@ -103,6 +103,30 @@ func TestCSINodeWriteFails(t *testing.T) {
 	}
 }
 
+// A driver that comes back while the removal of its entry may still take effect is registered once
+// that cannot be any more: the removal is made again, as nothing else would change the CSINode.
+func TestLateRemovalOfEntry(t *testing.T) {
+	n := newNode(t).run().register()
+	before := n.csiNode.ResourceVersion
+	n.fail["UpdateObject"] = &failure{world.Errorf(world.KindTimeout, "", "late"), 1, false}
+	n.observe()
+	p := Plugin{Name: driverName, Endpoint: "/d.sock", Socket: "s1", Registration: "2"}
+	n.hold["UpdateObject"] = true
+	n.calls = nil
+	n.observe(p)
+	n.wait(time.Second)
+	if ready, _ := n.node.Registration(p, n.env()); ready || n.csiNode.ResourceVersion != before {
+		t.Errorf("ready %v with %+v", ready, n.csiNode)
+	}
+	n.release("UpdateObject")
+	n.run()
+	n.expect("info", "update CSINode", "update CSINode")
+	if ready, problem := n.node.Registration(p, n.env()); !ready ||
+		entryIn(n.csiNode, driverName) == nil || n.csiNode.ResourceVersion == before {
+		t.Errorf("ready %v %q with %+v", ready, problem, n.csiNode)
+	}
+}
+
 // A CSINode of an earlier Node of the same name is replaced.
 func TestCSINodeOfAnotherNode(t *testing.T) {
 	n := newNode(t)

@@ -575,7 +575,8 @@ func (n *node) performAPI(body any) (any, *world.Error) {
 		if err := n.validateEntries(b.Object.CSINode); err != nil {
 			return nil, err
 		}
-		n.csiNode = b.Object.CSINode
+		n.csiNode = b.Object.CSINode.DeepCopy()
+		n.csiNode.ResourceVersion += "+"
 	case *world.DeleteObject:
 		n.calls = append(n.calls, "delete CSINode")
 		n.csiNode = nil

@@ -104,7 +104,6 @@ func (n *Node) failPending(r op.Record, err *world.Error) {
 // staysAfter reports whether a write may still take effect after an error, and notes that. One that
 // has changed nothing takes no effect later, but an earlier one to the same version may.
 func (p *Pending) staysAfter(err *world.Error) bool {
-	p.Unknown = p.Unknown || err.Has(world.KindTimeout) || err.Has(world.KindUnavailable) ||
-		err.Has(world.KindInternal)
+	p.Unknown = p.Unknown || err.IsUnknown()
 	return p.Unknown
 }

@@ -341,6 +341,7 @@ func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
 	if !isList {
 		return
 	}
+	n.identifySharers(d, listed.Mounts)
 	mounted := map[string]string{} // a path, by file system
 	for i := range listed.Mounts {
 		mounted[listed.Mounts[i].Device] = listed.Mounts[i].Path
@@ -360,4 +361,16 @@ func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
 		}
 	}
 	d.Undo.Free = true
+}
+
+// identifySharers notes what was found of a disk for those that are the same one by another name:
+// an earlier agent has mounted them, and this one has not looked for them yet.
+func (n *Node) identifySharers(d *Disk, mounts []world.Mount) {
+	for i := range mounts {
+		o := n.Disks[strings.TrimPrefix(mounts[i].Path, n.Dir+"/")]
+		if o != nil && o != d && o.Source.IsFC && slices.ContainsFunc(d.Undo.Paths,
+			func(p world.SCSIPath) bool { return slices.Contains(p.OfDisk, mounts[i].Device) }) {
+			o.noteFound(d.Undo.Paths)
+		}
+	}
 }

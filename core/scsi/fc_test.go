@@ -140,7 +140,7 @@ func TestFCOfEarlierAgent(t *testing.T) {
 		t.Errorf("in use: %v", names)
 	}
 	w.cleans = true
-	w.after(time.Minute)
+	w.after(lateMax)
 	w.after(listedPeriod)
 	calls := w.take()
 	if len(w.n.Disks) > 0 || !strings.Contains(calls, "ReleaseDevice ") ||
@@ -205,27 +205,30 @@ func TestFCOfNode(t *testing.T) {
 	}
 }
 
-// Of a disk that an earlier agent has left unmounted, a mark tells if it was that agent's.
+// Of a disk that an earlier agent has left unmounted, a mark tells if it was that agent's, also if
+// the directory of the disk has gone.
 func TestFCMarkOfEarlierAgent(t *testing.T) {
-	for _, isMarked := range []bool{false, true} {
+	for _, c := range []struct{ isMarked, hasDir bool }{{false, true}, {true, true}, {true, false}} {
 		w := newRig(t)
 		w.n.Start(true)
 		fc := w.n.Dir + "/fc"
 		w.dirs[fc] = []world.DirEntry{{Name: ".attached", Directory: true},
 			{Name: "3600", Directory: true}, {Name: "volumeDevices", Directory: true}}
-		w.dirs[fc+"/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
+		if c.hasDir {
+			w.dirs[fc+"/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
+		}
 		w.dirs[fc+"/.attached"] = []world.DirEntry{{Name: "volumeDevices", Directory: true},
 			{Name: "notes.txt"}, {Name: "no disk", Directory: true}}
-		if isMarked {
+		if c.isMarked {
 			w.dirs[fc+"/.attached/volumeDevices"] = []world.DirEntry{{Name: "3601", Directory: true}}
 		}
 		w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "")}
 		w.run()
-		w.after(disksWait)
+		w.after(lateMax)
 		calls := w.take()
-		if strings.Contains(calls, "Remove 0") != isMarked || len(w.n.Disks) > 0 ||
-			strings.Contains(calls, "RemoveTree "+fc+"/.attached/volumeDevices/3601") != isMarked {
-			t.Errorf("marked %v: left: %v, calls: %s", isMarked, w.n.Names(), calls)
+		if strings.Contains(calls, "Remove 0") != c.isMarked || len(w.n.Disks) > 0 ||
+			strings.Contains(calls, "RemoveTree "+fc+"/.attached/volumeDevices/3601") != c.isMarked {
+			t.Errorf("%+v: left: %v, calls: %s", c, w.n.Names(), calls)
 		}
 	}
 }
@@ -301,6 +304,26 @@ func TestFCLateScan(t *testing.T) {
 	w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "")}
 	if w.after(lateMax); !strings.Contains(w.take(), "Remove 0") {
 		t.Error("not removed")
+	}
+}
+
+// A scan of an earlier agent may end as late, also if the disk is mounted: by another scan.
+func TestFCLateScanOfEarlierAgent(t *testing.T) {
+	for _, isMounted := range []bool{false, true} {
+		w := newRig(t)
+		w.n.Start(true)
+		w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: "3600", Directory: true},
+			{Name: ".attached", Directory: true}}
+		w.dirs[w.n.Dir+"/fc/.attached"] = []world.DirEntry{{Name: "3600", Directory: true}}
+		if isMounted {
+			w.mounts[w.n.Dir+"/fc/3600"] = "dev/dev/sda"
+		}
+		w.run()
+		w.after(2 * disksWait)
+		w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "")}
+		if w.after(lateMax); !strings.Contains(w.take(), "Remove 0") || len(w.n.Disks) > 0 {
+			t.Errorf("mounted %v: left: %v, %v", isMounted, w.n.Names(), w.fcPaths)
+		}
 	}
 }
 
@@ -384,5 +407,30 @@ func TestFCScanOfAll(t *testing.T) {
 	w.run()
 	if w.after(disksWait); !strings.Contains(w.take(), "Remove 0") {
 		t.Error("what the scan has brought was not removed")
+	}
+}
+
+// A disk that an earlier agent has left is let go while a pod has it by another name, which is
+// mounted since before: the mount table tells that it is the same disk. It goes with that pod.
+func TestFCLeftByAnotherName(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	mounted := w.n.Dir + "/fc/" + wwn + "-lun-0"
+	w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: wwn + "-lun-0", Directory: true},
+		{Name: "3600", Directory: true}, {Name: ".attached", Directory: true}}
+	w.dirs[w.n.Dir+"/fc/.attached"] = []world.DirEntry{{Name: "3600", Directory: true}}
+	w.mounts[mounted], w.mounts["/k/pods/u/volumes/kubernetes.io~fc/v"] = "dev/dev/sdb", "dev/dev/sdb"
+	w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sdb", ""), "naa.600")}
+	w.use(fcUseBy("u", v1.FCVolumeSource{TargetWWNs: []string{wwn}, Lun: lunOf(0)}))
+	w.after(lateMax)
+	if calls := w.take(); len(w.n.Disks) != 1 || w.mounts[mounted] == "" ||
+		strings.Contains(calls, "Remove 0") {
+		t.Errorf("disks %v, mounts %v, calls: %s", w.n.Names(), w.mounts, calls)
+	}
+	delete(w.mounts, "/k/pods/u/volumes/kubernetes.io~fc/v")
+	w.release("u")
+	w.after(lateMax)
+	if calls := w.take(); len(w.n.Disks) > 0 || !strings.Contains(calls, "Remove 0") {
+		t.Errorf("disks %v, calls: %s", w.n.Names(), calls)
 	}
 }

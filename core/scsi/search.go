@@ -89,8 +89,8 @@ func (n *Node) HandleSearchCompletion(ev world.Event, env *Env) {
 	}
 	for name, ids := range s.Marks { //ordered: each by itself
 		d := n.Disks[name]
-		if d == nil {
-			continue
+		if d == nil { // a mount that has failed has removed its directory
+			d = n.addFound(name, ev.Time)
 		}
 		if d.Taken, d.Marked = true, true; len(ids) == 1 {
 			d.IDs, d.MarkedID = ids, ids[0]
@@ -132,7 +132,9 @@ func (n *Node) applyDir(at string, entries []world.DirEntry, now time.Time) {
 				n.Disks[at].Bound[entry.Name].Mounted = n.Search.Mounts[name]
 			}
 		case isDisk && entry.Directory:
-			n.addFound(name, now)
+			if n.addFound(name, now).Block {
+				n.Search.Dirs = append(n.Search.Dirs, name)
+			}
 		case entry.Directory && (isBlockName(name+"/") || strings.HasPrefix(entry.Name, ifaceDir)):
 			n.Search.Dirs = append(n.Search.Dirs, name)
 		}
@@ -149,20 +151,17 @@ func isMark(at string) bool {
 	return isDisk && strings.HasPrefix(at, marksDir+"/")
 }
 
-// addFound adds a disk that was found.
-func (n *Node) addFound(name string, now time.Time) {
+// addFound adds a disk that was found, and returns it. A command of an earlier agent may still have
+// an effect, also if the disk is mounted: the scan that has found it need not have been the only
+// one.
+func (n *Node) addFound(name string, now time.Time) *Disk {
 	s, _ := sourceOfName(name)
 	d := n.add(name, s)
 	d.Found, d.MayExist, d.LateUntil = true, true, now.Add(lateMax)
-	if s.IsFC { // nothing but a scan may still have an effect
-		d.LateUntil = now.Add(disksWait)
-	}
 	if n.Search.Mounts[name] {
 		d.Mounted, d.Taken = Done, s.IsFC
 	}
-	if d.Block {
-		n.Search.Dirs = append(n.Search.Dirs, name)
-	}
+	return d
 }
 
 // VolumesInUse returns the names of the volumes that are not to be detached from the node, sorted.

@@ -480,13 +480,14 @@ func hangingProbes(containers int) func(*v1.Pod) {
 	}
 }
 
-// loudProbe adds a probe that writes 64 MiB to each answer, and one of an HTTP port that is none.
+// loudProbe adds a probe that writes 64 MiB to each answer, and one of an HTTP port that is none. That
+// is so rare that its events are not too many for the other's to be recorded, on a busy machine.
 func loudProbe(p *v1.Pod) {
 	c := &p.Spec.Containers[0]
 	c.ReadinessProbe = &v1.Probe{PeriodSeconds: 5, TimeoutSeconds: 60,
 		ProbeHandler: v1.ProbeHandler{Exec: execHandler("talk", "--lines", "64000", "--bytes",
 			"1024", "--exit").Exec}}
-	c.LivenessProbe = &v1.Probe{PeriodSeconds: 5, TimeoutSeconds: 60, FailureThreshold: endless,
+	c.LivenessProbe = &v1.Probe{PeriodSeconds: 30, TimeoutSeconds: 60, FailureThreshold: endless,
 		ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Port: intstr.FromInt32(1)}}}
 }
 
