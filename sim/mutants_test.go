@@ -3715,8 +3715,8 @@ var mutants = []mutant{
 	{
 		name:     "two volumes that name one fibre channel disk in different ways do not share it",
 		file:     "core/scsi/detach.go",
-		old:      "!o.Undo.Removed && (d.overlaps(o) ||",
-		new:      "!o.Undo.Removed && (false && d.overlaps(o) ||",
+		old:      "!o.RemovedOnce && (d.overlaps(o) ||",
+		new:      "!o.RemovedOnce && (false && d.overlaps(o) ||",
 		scenario: "fc", seeds: "1-40",
 	},
 	{

@@ -12,6 +12,7 @@ import (
 
 	"seedlet.dev/core/budget"
 	"seedlet.dev/core/volume"
+	"seedlet.dev/core/volumeop"
 	"seedlet.dev/world"
 )
 
@@ -150,7 +151,7 @@ func (p *Pod) SubPathBind(container *v1.Container, i int,
 	}
 	place := p.place(v)
 	return &world.BindSubPath{
-		Root: place.Path, SubPath: sub, Target: volume.SubPathDir(p.dir()) +
+		Root: place.Path, SubPath: sub, Target: volumeop.SubPathDir(p.dir()) +
 			"/" + place.Name + "/" + container.Name + "/" + strconv.Itoa(i),
 	}, nil
 }

@@ -192,8 +192,11 @@ func (n *Node) handleAttachment(v *Volume, ev world.Event, env *Env) {
 	default:
 		problem = fmt.Sprintf("volume %s is not attached for volume attachment %s", v.Handle, name)
 	}
-	a := &v.Attachment.Attempts
-	a.Fail(ev.Time, fmt.Sprintf("MountVolume.WaitForAttach failed for volume %q : %s", v.specName(),
+	a, step := &v.Attachment.Attempts, "MountVolume"
+	if v.Device != "" {
+		step = "MapVolume"
+	}
+	a.Fail(ev.Time, fmt.Sprintf("%s.WaitForAttach failed for volume %q : %s", step, v.specName(),
 		problem))
 }
 

@@ -35,12 +35,13 @@ type Object struct {
 
 // EntryWrite is an update of the entry of one driver. It may take effect while it is in flight, and
 // after it has ended with unknown outcome, as long as the object has the version that it was made
-// for: a read that does not show it proves nothing. It is made again then, for its outcome to be
-// known, also if the driver needs something else by now.
+// for: a read that does not show it proves nothing. Any change of the object ends that. If none is
+// needed, because the driver needs what the object has, the update is made again.
 type EntryWrite struct {
 	Version string                   `json:"version"` // of the object
 	Driver  string                   `json:"driver"`
-	Entry   *storagev1.CSINodeDriver `json:"entry,omitempty"` // nil: it is removed
+	Entry   *storagev1.CSINodeDriver `json:"entry,omitempty"`   // nil: it is removed
+	Unknown bool                     `json:"unknown,omitempty"` // it has ended with unknown outcome
 }
 
 // ObjectOwner is the key of the CSINode.
@@ -86,12 +87,6 @@ func (n *Node) PlanObject(env *Env) time.Time {
 func (n *Node) planEntries(env *Env) time.Time {
 	var wake time.Time
 	current := n.Object.CSINode
-	for _, p := range n.Object.Pending {
-		if !n.isRefused(p.Driver, env, &wake) {
-			n.issueEntry(p.Driver, p.Entry, env)
-			return wake
-		}
-	}
 	if current.Annotations[v1.MigratedPluginsAnnotationKey] != migratedPlugins {
 		desired := current.DeepCopy()
 		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1.MigratedPluginsAnnotationKey,
@@ -103,6 +98,12 @@ func (n *Node) planEntries(env *Env) time.Time {
 		entry, changes := n.nextEntry(name, env)
 		if changes && !n.isRefused(name, env, &wake) {
 			n.issueEntry(name, entry, env)
+			return wake
+		}
+	}
+	for _, p := range n.Object.Pending {
+		if !n.isRefused(p.Driver, env, &wake) {
+			n.issueEntry(p.Driver, p.Entry, env)
 			return wake
 		}
 	}
@@ -124,6 +125,19 @@ func (n *Node) issueEntry(driver string, entry *storagev1.CSINodeDriver, env *En
 		o.Pending = append(o.Pending, EntryWrite{Version: o.CSINode.ResourceVersion, Driver: driver,
 			Entry: entry})
 	}
+}
+
+// failPending applies the failure of an update of the entry of a driver. One that has changed
+// nothing takes no effect later, but an earlier one with unknown outcome may, unless the content is
+// invalid.
+func (o *Object) failPending(driver string, err *world.Error) {
+	for i := range o.Pending {
+		p := &o.Pending[i]
+		p.Unknown = p.Unknown || p.Driver == driver && (err == nil || err.IsUnknown())
+	}
+	o.Pending = slices.DeleteFunc(o.Pending, func(p EntryWrite) bool {
+		return p.Driver == driver && (!p.Unknown || err.Has(world.KindInvalid))
+	})
 }
 
 // isPending reports whether a write of the entry of a driver may take effect.
@@ -376,11 +390,7 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 		env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
 			"err", message)
 	}
-	if ev.Err != nil && !ev.Err.IsUnknown() {
-		o.Pending = slices.DeleteFunc(o.Pending, func(p EntryWrite) bool {
-			return p.Driver == r.Subject
-		})
-	}
+	o.failPending(r.Subject, ev.Err)
 	switch kind {
 	case world.KindConflict, world.KindExists:
 		if o.Attempts.Failures == 1 {

@@ -127,6 +127,44 @@ func TestLateRemovalOfEntry(t *testing.T) {
 	}
 }
 
+// An update of the CSINode with unknown outcome stays pending if it is refused when it is made
+// again, but not if it is invalid, and ends with any change, such as that of another driver.
+func TestPendingEntries(t *testing.T) {
+	unknown := world.Errorf(world.KindTimeout, "UpdateObject", "late")
+	for _, c := range []struct {
+		name      string
+		first     *world.Error
+		second    *world.Error
+		isPending bool
+	}{
+		{"refused", world.Errorf(world.KindRefused, "UpdateObject", "no"), nil, false},
+		{"unknown", unknown, nil, true},
+		{"unknown, then refused", unknown, world.Errorf(world.KindRefused, "UpdateObject", "no"), true},
+		{"unknown, then throttled", unknown, world.Errorf(world.KindThrottled, "", "slow"), true},
+		{"unknown, then invalid", unknown, world.Errorf(world.KindInvalid, "UpdateObject", "no"), false},
+		{"unknown, then not understood", unknown, unknown, true},
+	} {
+		o := &Object{CSINode: &storagev1.CSINode{}, Pending: []EntryWrite{{Driver: "a"}, {Driver: "b"}}}
+		for _, err := range []*world.Error{c.first, c.second} {
+			if err != nil {
+				o.failPending("a", err)
+			}
+		}
+		if o.isPending("a") != c.isPending || !o.isPending("b") {
+			t.Errorf("%s: pending %+v", c.name, o.Pending)
+		}
+	}
+	n := newNode(t).run().register()
+	n.node.Object.Pending = []EntryWrite{{Version: n.csiNode.ResourceVersion, Driver: "other"},
+		{Version: n.csiNode.ResourceVersion, Driver: driverName, Unknown: true}}
+	n.calls = nil
+	n.observe() // its entry is removed, which is the only update
+	n.expect("update CSINode")
+	if len(n.node.Object.Pending) > 0 {
+		t.Errorf("pending %+v", n.node.Object.Pending)
+	}
+}
+
 // A CSINode of an earlier Node of the same name is replaced.
 func TestCSINodeOfAnotherNode(t *testing.T) {
 	n := newNode(t)

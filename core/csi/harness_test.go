@@ -547,7 +547,9 @@ func (n *node) performMount(body any) (any, *world.Error) {
 		if n.heldDevices[b.Path] {
 			return nil, world.Errorf(world.KindExhausted, "Unmount", "%s is busy", b.Path)
 		}
-		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool { return m.Path == b.Path })
+		n.mounts = slices.DeleteFunc(n.mounts, func(m world.Mount) bool {
+			return m.Path == b.Path || strings.HasPrefix(m.Path, b.Path+"/")
+		})
 	}
 	return &world.Done{}, nil
 }

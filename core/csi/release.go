@@ -27,12 +27,17 @@ func (n *Node) mayUnstage(v *Volume, env *Env) bool {
 }
 
 // unpublish issues the next operation that undoes a publication, and reports whether it has. Until
-// its driver is registered, a volume waits. Nothing is removed before the mount table shows that
+// its driver is registered, a volume waits. Sub-paths are unmounted before, as they show the same
+// file system (CleanSubPaths upstream). Nothing is removed before the mount table shows that
 // nothing is mounted there, and the directory that its driver has left is empty.
 func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
 	subject, dir := subjectUndo+TargetOf(p.UID, p.SpecName), n.publicationDir(p)
 	switch {
 	case n.unbind(v, p, subject, env):
+	case p.State != "" && !p.Block && !p.Released && v.Uses[TargetOf(p.UID, p.SpecName)] == nil &&
+		!p.Removal.SubPaths: // no pod is known that would unmount them
+		at := volumeop.SubPathDir(n.PodsDir + "/" + p.UID)
+		v.issueAt(at, subject, fsTimeout, &world.Unmount{Path: at}, env)
 	case p.State != "":
 		session := n.session(v.Driver)
 		if v.waitsForDriver(session, dir, env) {
@@ -88,6 +93,8 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 		logFailure(v, n.publicationDir(p), &p.Attempts, env)
 		v.end(OperationUnmount, &p.UndoneSince, true, env)
 		n.countCleaning(v, true)
+	case r.Call == "Unmount":
+		p.Removal.SubPaths = true
 	case r.Call == "UnpublishVolume":
 		p.State = ""
 	case r.Call == "RemoveTree":

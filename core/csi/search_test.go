@@ -136,3 +136,22 @@ func TestNamesOfNodeStayBeforeSearch(t *testing.T) {
 		t.Errorf("got %q, known %v, want %q", got, known, want)
 	}
 }
+
+// Of a pod that is not known any more, sub-paths are unmounted before the volume is unpublished:
+// they show the same file system.
+func TestSubPathsOfUnknownPod(t *testing.T) {
+	n := newReady(t)
+	n.need(use("a"))
+	n.mounts = append(n.mounts, world.Mount{Path: "/k/pods/a/volume-subpaths/pv-1/app/0"})
+	delete(n.pods, "a")
+	n.hold["UnpublishVolume"] = true
+	n.restart().register()
+	if len(n.held) != 1 || slices.ContainsFunc(n.mounts, func(m world.Mount) bool {
+		return strings.Contains(m.Path, "subpaths")
+	}) {
+		t.Errorf("in flight %v, mounts %v", n.held, n.mounts)
+	}
+	n.release("UnpublishVolume")
+	n.run()
+	n.expectClean()
+}

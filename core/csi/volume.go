@@ -125,6 +125,7 @@ type Publication struct {
 // Removal is how far the removal of a directory is. It begins when the volume has no State there,
 // but for a device, which is taken from the pod before.
 type Removal struct {
+	SubPaths  bool `json:"subPaths,omitempty"`  // the pod has no mounts of them
 	Unlinked  bool `json:"unlinked,omitempty"`  // the pod has no link to the device
 	Freed     bool `json:"freed,omitempty"`     // nothing holds the device
 	Unbound   bool `json:"unbound,omitempty"`   // the device is not bound

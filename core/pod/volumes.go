@@ -341,8 +341,8 @@ const releaseStepsOfDesired = 5
 func (p *Pod) releaseVolumes(env *Env) bool {
 	dir := p.dir(env.Node)
 	steps := [releaseStepsOfDesired]any{
-		&world.Unmount{Path: volume.SubPathDir(dir)}, &world.Unmount{Path: dir},
-		&world.RemoveTree{Path: volume.SubPathDir(dir)},
+		&world.Unmount{Path: volumeop.SubPathDir(dir)}, &world.Unmount{Path: dir},
+		&world.RemoveTree{Path: volumeop.SubPathDir(dir)},
 		&world.RemoveTree{Path: env.Node.HostsFilePath(p.UID)},
 		&world.RemoveTree{Path: dir + "/volumes"},
 	}

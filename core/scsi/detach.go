@@ -70,6 +70,7 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 	case !u.Removed:
 		if n.leaveToOthers(d) || !d.hasDisk() || d.Source.IsFC && !d.Taken {
 			u.Removed, d.RemovedOnce = true, true
+			env.ReportsInUse()
 			return n.undo(d, env)
 		}
 		d.Session = allSessions
@@ -126,9 +127,9 @@ func (d *Disk) hasDisk() bool {
 }
 
 // isSameDisk reports whether another disk of the node is the same logical unit, by another way or
-// in another mode. One that is undone as well may have left it to this one.
+// in another mode. One that is undone as well has left it to this one once it has dealt with it.
 func (d *Disk) isSameDisk(o *Disk) bool {
-	return o != d && o.MayExist && !o.Undo.Removed && (d.overlaps(o) ||
+	return o != d && o.MayExist && !o.RemovedOnce && (d.overlaps(o) ||
 		o.Source.sharesTarget(&d.Source) && o.Source.LUN == d.Source.LUN)
 }
 
@@ -199,7 +200,7 @@ func (n *Node) logOut(d *Disk, env *Env) time.Time {
 func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	u := &d.Undo
 	d.Session = ""
-	if u.TableSeen && d.isToIdentify() {
+	if u.TableSeen && d.Mounted != "" && r.Call == "FindSCSIDisks" {
 		d.identify(ev)
 		return
 	}
@@ -235,6 +236,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 		n.applyTable(d, ev, env)
 	case !u.Removed:
 		u.Removed, d.RemovedOnce = true, true
+		env.ReportsInUse()
 	case u.Portals < len(d.Source.Portals) && !u.LoggedOut:
 		u.LoggedOut = true
 	case u.Portals < len(d.Source.Portals):
@@ -309,7 +311,7 @@ func (n *Node) isOfOther(d *Disk, at string) bool {
 		o := n.Disks[name]
 		return o != d && !o.Block && slices.ContainsFunc(o.sortedUses(), func(u *Use) bool {
 			return u.UID == uid && (at == MountPath(podDir, u) ||
-				strings.HasPrefix(at, podDir+"/volume-subpaths/"+u.SpecName+"/"))
+				strings.HasPrefix(at, volumeop.SubPathDir(podDir)+"/"+u.SpecName+"/"))
 		})
 	})
 }
@@ -363,14 +365,24 @@ func (n *Node) applyTable(d *Disk, ev world.Event, env *Env) {
 	d.Undo.Free = true
 }
 
-// identifySharers notes what was found of a disk for those that are the same one by another name:
-// an earlier agent has mounted them, and this one has not looked for them yet.
+// identifySharers notes which disk those are that an earlier agent has mounted, and that this one
+// has not looked for yet: the same one as another that was just found, if its device is mounted.
 func (n *Node) identifySharers(d *Disk, mounts []world.Mount) {
+	if !d.Source.IsFC {
+		return
+	}
 	for i := range mounts {
 		o := n.Disks[strings.TrimPrefix(mounts[i].Path, n.Dir+"/")]
-		if o != nil && o != d && o.Source.IsFC && slices.ContainsFunc(d.Undo.Paths,
-			func(p world.SCSIPath) bool { return slices.Contains(p.OfDisk, mounts[i].Device) }) {
-			o.noteFound(d.Undo.Paths)
+		if o == nil || o == d || !o.Source.IsFC || len(o.IDs)+len(o.Devices) > 0 {
+			continue
+		}
+		for _, p := range d.Undo.Paths {
+			if slices.Contains(p.OfDisk, mounts[i].Device) {
+				o.noteFound(slices.DeleteFunc(slices.Clone(d.Undo.Paths), func(other world.SCSIPath) bool {
+					return other.WWID != p.WWID
+				}))
+				break
+			}
 		}
 	}
 }

@@ -203,7 +203,7 @@ func (d *Disk) unit() world.LogicalUnit {
 // case.
 func (d *Disk) identify(ev world.Event) {
 	d.Undo.Identified = true
-	if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound && ev.Err == nil {
+	if found, isFound := ev.Body.(*world.SCSIDisksFound); isFound && ev.Err == nil && len(d.IDs) == 0 {
 		d.IDs = wwidsOf(slices.DeleteFunc(slices.Clone(found.Paths), func(p world.SCSIPath) bool {
 			return !slices.Contains(p.OfDisk, d.Undo.Device)
 		}))
@@ -227,9 +227,10 @@ func (d *Disk) id() string {
 	return ""
 }
 
-// needsMark reports whether it is not durable yet that a disk is taken, or which one that is.
+// needsMark reports whether it is not durable yet that a disk is taken, or which one that is. The
+// second does not matter for one that was found by its name just before it is removed.
 func (d *Disk) needsMark() bool {
-	return d.Taken && (!d.Marked || d.id() != "" && d.id() != d.MarkedID)
+	return d.Taken && (!d.Marked || d.id() != "" && d.id() != d.MarkedID && !d.Undo.Known)
 }
 
 func (n *Node) markPath(d *Disk) string {

@@ -434,3 +434,60 @@ func TestFCLeftByAnotherName(t *testing.T) {
 		t.Errorf("disks %v, calls: %s", w.n.Names(), calls)
 	}
 }
+
+// Of two names of one disk that are undone together, the one that is still looked for stays mounted
+// until it is unmounted: what is found for the other one meanwhile does not count as that.
+func TestFCTwoNamesAreUndone(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	one, other := w.n.Dir+"/fc/"+wwn+"-lun-0", w.n.Dir+"/fc/3600"
+	w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: wwn + "-lun-0", Directory: true},
+		{Name: "3600", Directory: true}}
+	w.mounts[one], w.mounts[other] = "dev/dev/sdb", "dev/dev/sdb"
+	w.fcPaths = []world.SCSIPath{withWWID(fcPath("/dev/sdb", ""), "naa.600")}
+	w.hold = "Find 0"
+	w.run()
+	if len(w.held) != 2 {
+		t.Fatalf("%d searches", len(w.held))
+	}
+	w.hold = ""
+	w.complete(w.held[0], w.answer(w.held[0].Body))
+	w.run()
+	left := one
+	if w.mounts[one] == "" {
+		left = other
+	}
+	w.complete(w.held[1], w.answer(w.held[1].Body))
+	w.run()
+	if calls := w.take(); !strings.Contains(calls, "Unmount "+left) || len(w.mounts) > 0 {
+		t.Errorf("mounts %v, calls: %s", w.mounts, calls)
+	}
+	if w.after(lateMax); len(w.n.Disks) > 0 || len(w.fcPaths) > 0 {
+		t.Errorf("disks %v, paths %v", w.n.Names(), w.fcPaths)
+	}
+}
+
+// A disk that waits for what late commands bring is not in use, and is undone at once if a pod has
+// used it meanwhile.
+func TestFCUsedWhileItIsLookedFor(t *testing.T) {
+	w := newRig(t)
+	w.n.Start(true)
+	at := w.n.Dir + "/fc/3600"
+	w.dirs[w.n.Dir+"/fc"] = []world.DirEntry{{Name: "3600", Directory: true}}
+	w.mounts[at] = "dev/dev/sdb"
+	w.fcPaths = []world.SCSIPath{fcPath("/dev/sdb", "/dev/dm-0")}
+	w.run()
+	node := &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
+		"kubernetes.io/fc/[3600]"}}}
+	if names := w.n.VolumesInUse(node); len(names) > 0 || len(w.n.Disks) != 1 || len(w.mounts) > 0 {
+		t.Errorf("in use: %v, mounts %v", names, w.mounts)
+	}
+	w.fcScan = []world.SCSIPath{fcPath("/dev/sdc", "/dev/dm-0")}
+	w.use(fcUseBy("u", v1.FCVolumeSource{WWIDs: []string{"3600"}}))
+	if w.mounts[at] == "" || len(w.n.VolumesInUse(node)) != 1 {
+		t.Errorf("mounts %v", w.mounts)
+	}
+	if w.release("u"); len(w.mounts) > 0 || len(w.fcPaths) > 0 {
+		t.Errorf("mounts %v, paths %v", w.mounts, w.fcPaths)
+	}
+}

@@ -155,6 +155,9 @@ func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 		return wake
 	}
 	n.noteLabelConflicts(d, env)
+	if len(d.Uses) > 0 && !d.Undo.hasStarted() && d.Undo.Attempts.Failures == 0 {
+		d.Undo = Undo{} // it has waited for what a late command brings
+	}
 	switch {
 	case n.mustBeRemounted(d):
 		if !d.Undo.Attempts.IsWaiting(env.Effects.Now(), &wake) {

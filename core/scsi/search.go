@@ -166,7 +166,8 @@ func (n *Node) addFound(name string, now time.Time) *Disk {
 
 // VolumesInUse returns the names of the volumes that are not to be detached from the node, sorted.
 // Those that the Node names stay while it is searched. Of a disk that was found only a part of the
-// name is known: the Node may have it with or without the port.
+// name is known: the Node may have it with or without the port. One that was unmounted and removed
+// is only looked for once more.
 func (n *Node) VolumesInUse(node *v1.Node) []v1.UniqueVolumeName {
 	inUse := map[v1.UniqueVolumeName]bool{}
 	known := map[string][]v1.UniqueVolumeName{}
@@ -182,7 +183,7 @@ func (n *Node) VolumesInUse(node *v1.Node) []v1.UniqueVolumeName {
 		for _, u := range d.Uses { //ordered: into a set
 			inUse[v1.UniqueVolumeName(u.Unique)] = true
 		}
-		if len(d.Uses) > 0 || !d.MayExist {
+		if len(d.Uses) > 0 || !d.MayExist || d.RemovedOnce && d.Mounted == "" && len(d.Bound) == 0 {
 			continue
 		}
 		for _, unique := range d.uniqueNames() {

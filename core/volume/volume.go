@@ -161,9 +161,6 @@ func Path(dir string, v *v1.Volume) string {
 	return dir + "/volumes/kubernetes.io~" + kind + "/" + v.Name
 }
 
-// SubPathDir returns the directory under which sub-paths of the pod's volumes are mounted.
-func SubPathDir(dir string) string { return dir + "/volume-subpaths" }
-
 // partDelay is when the rest of the volumes is looked at, once those that were refused have had as
 // many files as the largest one may.
 const partDelay = time.Millisecond

@@ -94,3 +94,6 @@ func (o Owners) Remove(uid, name string) {
 		delete(o, uid)
 	}
 }
+
+// SubPathDir returns the directory under which sub-paths of a pod's volumes are mounted.
+func SubPathDir(podDir string) string { return podDir + "/volume-subpaths" }

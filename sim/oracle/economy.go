@@ -169,6 +169,7 @@ func (s *Set) Called(now time.Time, request any) {
 	m.objects.noteStatusWrite(now, request)
 	m.noteCreate(now, request)
 	m.images.noteAsked(request)
+	m.disks.noteSearch(now, request)
 	if f := m.checkConditions(now, request); f != nil {
 		s.report(&nodePressure{}, f, now)
 	}

@@ -269,18 +269,38 @@ type diskModel struct {
 	sessions map[string]bool // "TARGET PORTAL IFACE"
 	devices  map[string]int  // by node: from how many sessions
 	// unasked are the nodes of disks that appeared for others, and that the agent has neither marked
-	// as taken nor mounted.
+	// as taken nor mounted, or that came only after it had looked for them for the last time.
 	unasked map[string]bool
-	// changedAt is when disks came or went last, by node.
-	changedAt map[string]time.Time
+	// changedAt is when disks came or went last, unaskedAt when one appeared that was not there, for
+	// others, and lookedForAt when the agent has begun to look for one of fibre channel, by node.
+	changedAt, unaskedAt, lookedForAt map[string]time.Time
+}
+
+// noteSearch notes that the agent looks for a disk of fibre channel.
+func (o *diskModel) noteSearch(now time.Time, request any) {
+	find, isFind := request.(*world.FindSCSIDisks)
+	if !isFind || len(find.Unit.WWNs)+len(find.Unit.WWIDs) == 0 {
+		return
+	}
+	o.begin()
+	d := disk{kind: "fc", source: &v1.FCVolumeSource{TargetWWNs: find.Unit.WWNs,
+		Lun: &find.Unit.LUN, WWIDs: find.Unit.WWIDs}}
+	o.lookedForAt[d.node()] = now
+}
+
+// begin makes the maps.
+func (o *diskModel) begin() {
+	if o.sessions != nil {
+		return
+	}
+	o.sessions, o.devices, o.unasked = map[string]bool{}, map[string]int{}, map[string]bool{}
+	o.changedAt, o.unaskedAt, o.lookedForAt = map[string]time.Time{}, map[string]time.Time{},
+		map[string]time.Time{}
 }
 
 func (o *diskModel) apply(m *model, f *truth.Fact) {
 	name := f.Source + " " + f.Path + " " + f.NewPath
-	if o.sessions == nil {
-		o.sessions, o.devices, o.unasked = map[string]bool{}, map[string]int{}, map[string]bool{}
-		o.changedAt = map[string]time.Time{}
-	}
+	o.begin()
 	switch f.Kind {
 	case truth.Mounted:
 		delete(o.unasked, f.Source)
@@ -295,11 +315,18 @@ func (o *diskModel) apply(m *model, f *truth.Fact) {
 		if o.devices[f.Source]++; f.Cause == "" {
 			delete(o.unasked, f.Source)
 		} else if isNew {
-			o.unasked[f.Source] = !m.isMarked(f.Source)
+			o.unasked[f.Source], o.unaskedAt[f.Source] = !m.isMarked(f.Source), f.Time
 		}
 	case truth.PathCreated:
 		if len(o.unasked) > 0 && isWithin(f.Path, m.diskDir("fc")+"/"+diskMarks) {
 			delete(o.unasked, m.nodeOfMark(f.Path))
+		}
+	case truth.PathRemoved:
+		if isWithin(f.Path, m.diskDir("fc")+"/"+diskMarks) {
+			node := m.nodeOfMark(f.Path)
+			if o.devices[node] > 0 && o.unaskedAt[node].After(o.lookedForAt[node]) && !m.isMarked(node) {
+				o.unasked[node] = true
+			}
 		}
 	case truth.DiskRemoved:
 		o.changedAt[f.Source] = f.Time

@@ -187,13 +187,16 @@ func TestUnaskedDisks(t *testing.T) {
 	const mark = "/var/lib/kubelet/plugins/kubernetes.io/fc/.attached/"
 	const wwn = "50060a0b00c20001"
 	for _, c := range []struct {
-		name           string
-		before, marked bool
-		want           int
+		name                      string
+		before, marked, lookedFor bool
+		unmarked                  bool
+		want                      int
 	}{
-		{"nothing has asked for it", false, false, 0},
-		{"the agent has marked it before", true, false, 1},
-		{"the agent has marked it", false, true, 1},
+		{"nothing has asked for it", false, false, false, false, 0},
+		{"the agent has marked it before", true, false, false, false, 1},
+		{"the agent has marked it", false, true, false, false, 1},
+		{"it came after the last look, and before the mark went", true, false, false, true, 0},
+		{"the agent has looked for it, and removed the mark", true, false, true, true, 1},
 	} {
 		s := newScript()
 		pod := spec("u1", always, "app")
@@ -209,6 +212,12 @@ func TestUnaskedDisks(t *testing.T) {
 		s.haveFiles()
 		if c.marked {
 			s.changePath(truth.PathCreated, mark+wwn+"-lun-1", "")
+		}
+		if c.lookedFor {
+			s.Called(s.now, &world.FindSCSIDisks{Unit: world.LogicalUnit{WWNs: []string{wwn}, LUN: 1}})
+		}
+		if c.unmarked {
+			s.changePath(truth.PathRemoved, mark+wwn+"-lun-1", "")
 		}
 		s.PodNoLongerDesired(s.now, "u1")
 		if got := s.model.unsettledDisks(); len(got) != c.want {

@@ -480,8 +480,8 @@ func hangingProbes(containers int) func(*v1.Pod) {
 	}
 }
 
-// loudProbe adds a probe that writes 64 MiB to each answer, and one of an HTTP port that is none. That
-// is so rare that its events are not too many for the other's to be recorded, on a busy machine.
+// loudProbe adds a probe that writes 64 MiB to each answer, and one of an HTTP port that is none: a
+// rare one, as its events may be too many for the other's to be recorded on a busy machine.
 func loudProbe(p *v1.Pod) {
 	c := &p.Spec.Containers[0]
 	c.ReadinessProbe = &v1.Probe{PeriodSeconds: 5, TimeoutSeconds: 60,
