@@ -272,7 +272,7 @@ type diskModel struct {
 	// as taken nor mounted, or that came only after it had looked for them for the last time.
 	unasked map[string]bool
 	// changedAt is when disks came or went last, unaskedAt when one appeared that was not there, for
-	// others, and lookedForAt when the agent has begun to look for one of fibre channel, by node.
+	// others, and lookedForAt when the agent has started to look for one of fibre channel, by node.
 	changedAt, unaskedAt, lookedForAt map[string]time.Time
 }
 
