@@ -221,3 +221,31 @@ func TestUnknownDeviceKeepsTheVolumeStaged(t *testing.T) {
 		n.expectClean()
 	}
 }
+
+// The failures of a device have the names of its own steps, by which their events have another
+// reason than those of file systems.
+func TestStepsOfDevice(t *testing.T) {
+	n := newReady(t)
+	one := device("a")
+	one.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
+	other := one
+	other.UID = "b"
+	n.need(one)
+	if s := n.need(other); s.Problem != `MapVolume.SetUpDevice failed for volume "pv-1" : `+
+		InUseElsewhere {
+		t.Errorf("%+v", s)
+	}
+	n = newNode(t)
+	n.run()
+	if s := n.need(device("a")); !strings.HasPrefix(s.Problem, `MapVolume.SetUpDevice failed for `+
+		`volume "pv-1" : kubernetes.io/csi: blockMapper.SetUpDevice failed to get CSI client: `) {
+		t.Errorf("%+v", s)
+	}
+	v := n.node.Volumes[UniqueName(driverName, "h1")]
+	n.node.handleAttachment(v, world.Event{Time: n.now,
+		Err: world.Errorf(world.KindInternal, "GetObject", "no")}, n.env())
+	if problem := v.Attachment.Attempts.Problem; !strings.HasPrefix(problem,
+		`MapVolume.WaitForAttach failed for volume "pv-1" : `) {
+		t.Error(problem)
+	}
+}

@@ -119,8 +119,7 @@ func (n *Node) checkUse(v *Volume, u *Use, env *Env) error {
 	if u.isOfOnePod() {
 		for _, p := range v.Publications { //ordered: whether there is one
 			if p.UID != u.UID && p.State != "" {
-				return errors.New("volume uses the ReadWriteOncePod access mode and is already in use by " +
-					"another pod")
+				return errors.New(InUseElsewhere)
 			}
 		}
 	}

@@ -18,7 +18,11 @@ func (n *Node) prepare(v *Volume, env *Env) (ready bool, wake time.Time) {
 	session := n.session(v.Driver)
 	if session == nil {
 		problem := "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: " + notFound(v.Driver)
-		if !v.Ephemeral {
+		switch {
+		case v.Device != "":
+			problem = "kubernetes.io/csi: blockMapper.SetUpDevice failed to get CSI client: " +
+				notFound(v.Driver)
+		case !v.Ephemeral:
 			problem = "kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: " +
 				notFound(v.Driver)
 		}

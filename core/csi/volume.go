@@ -433,9 +433,16 @@ func (u *Use) device() string {
 	return ""
 }
 
+// InUseElsewhere is the kubelet's message for a volume that only one pod may have.
+const InUseElsewhere = "volume uses the ReadWriteOncePod access mode and is already in use by " +
+	"another pod"
+
 func (u *Use) setUpProblem(problem string) string {
 	name := budget.Cut(u.SpecName, specNameMax)
-	if u.Block {
+	switch {
+	case u.Block && problem == InUseElsewhere:
+		return fmt.Sprintf("MapVolume.SetUpDevice failed for volume %q : %s", name, problem)
+	case u.Block:
 		return fmt.Sprintf("MapVolume.MapPodDevice failed for volume %q : %s", name, problem)
 	}
 	return fmt.Sprintf("MountVolume.SetUp failed for volume %q : %s", name, problem)

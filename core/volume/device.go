@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 
+	"seedlet.dev/core/csi"
 	"seedlet.dev/core/devicemount"
 	"seedlet.dev/core/scsi"
 	"seedlet.dev/world"
@@ -64,7 +65,7 @@ func (v *Volume) failedMapStep(call string) string {
 	switch {
 	case call == "StatPath":
 		return stepResolve
-	case v.Problem == inUseElsewhere:
+	case v.Problem == csi.InUseElsewhere:
 		return stepMapAlone
 	}
 	return stepMap

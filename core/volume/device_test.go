@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"seedlet.dev/core/csi"
 	"seedlet.dev/world"
 )
 
@@ -153,7 +154,7 @@ func TestDeviceOfOnePod(t *testing.T) {
 	}
 	s.HandleCompletion("v", "BindMount", world.Event{Time: t0,
 		Err: world.Errorf(world.KindRefused, "BindMount", "in use")})
-	const want = `MapVolume.SetUpDevice failed for volume "pv" : ` + inUseElsewhere
+	const want = `MapVolume.SetUpDevice failed for volume "pv" : ` + csi.InUseElsewhere
 	if got := s.Problem(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

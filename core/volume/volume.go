@@ -463,7 +463,7 @@ func (s *Set) HandleCompletion(name, call string,
 	case ev.Err != nil:
 		problem := budget.CutMessage(ev.Err.Message)
 		if call == "BindMount" && ev.Err.Has(world.KindRefused) && v.Backing != nil && v.Backing.OnePod {
-			problem = inUseElsewhere
+			problem = csi.InUseElsewhere
 		}
 		took = v.recordFailure(problem, ev.Time)
 		switch {
@@ -483,10 +483,6 @@ func (s *Set) HandleCompletion(name, call string,
 	v.StepsDone++
 	return 0, false
 }
-
-// inUseElsewhere is the kubelet's message for a volume that one pod alone may have.
-const inUseElsewhere = "volume uses the ReadWriteOncePod access mode and is already in use by " +
-	"another pod"
 
 // SharedWith returns the name of a volume that was just mounted for another pod as well, with the
 // group that its tree has: the pod's own is not set then.
