@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"math"
@@ -42,6 +43,8 @@ type EntryWrite struct {
 	Driver  string                   `json:"driver"`
 	Entry   *storagev1.CSINodeDriver `json:"entry,omitempty"`   // nil: it is removed
 	Unknown bool                     `json:"unknown,omitempty"` // it has ended with unknown outcome
+	// Attempts are those to make it again.
+	Attempts volumeop.Attempts `json:"attempts,omitzero"`
 }
 
 // ObjectOwner is the key of the CSINode.
@@ -94,20 +97,32 @@ func (n *Node) planEntries(env *Env) time.Time {
 		n.issueObject("", &world.UpdateObject{Object: world.Object{CSINode: desired}}, env)
 		return wake
 	}
-	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+	for _, name := range n.driversInTurn() {
 		entry, changes := n.nextEntry(name, env)
 		if changes && !n.isRefused(name, env, &wake) {
 			n.issueEntry(name, entry, env)
 			return wake
 		}
 	}
-	for _, p := range n.Object.Pending {
-		if !n.isRefused(p.Driver, env, &wake) {
+	pending := slices.SortedStableFunc(slices.Values(n.Object.Pending), func(x, y EntryWrite) int {
+		return cmp.Compare(x.Attempts.Failures, y.Attempts.Failures)
+	})
+	for _, p := range pending {
+		if !n.isRefused(p.Driver, env, &wake) && !p.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 			n.issueEntry(p.Driver, p.Entry, env)
 			return wake
 		}
 	}
 	return wake
+}
+
+// driversInTurn returns the names of the drivers, those first whose writes have failed the least:
+// one that is refused each time keeps no other from the object.
+func (n *Node) driversInTurn() []string {
+	return slices.SortedFunc(maps.Keys(n.Drivers), func(x, y string) int {
+		return cmp.Or(cmp.Compare(n.Drivers[x].Refused.Failures, n.Drivers[y].Refused.Failures),
+			cmp.Compare(x, y))
+	})
 }
 
 // isRefused reports whether what a driver needs has failed, and is to be written again later.
@@ -130,10 +145,12 @@ func (n *Node) issueEntry(driver string, entry *storagev1.CSINodeDriver, env *En
 // failPending applies the failure of an update of the entry of a driver. One that has changed
 // nothing takes no effect later, but an earlier one with unknown outcome may, unless the content is
 // invalid.
-func (o *Object) failPending(driver string, err *world.Error) {
+func (o *Object) failPending(driver string, err *world.Error, now time.Time) {
 	for i := range o.Pending {
-		p := &o.Pending[i]
-		p.Unknown = p.Unknown || p.Driver == driver && (err == nil || err.IsUnknown())
+		if p := &o.Pending[i]; p.Driver == driver {
+			p.Unknown = p.Unknown || err == nil || err.IsUnknown()
+			p.Attempts.Fail(now, "")
+		}
 	}
 	o.Pending = slices.DeleteFunc(o.Pending, func(p EntryWrite) bool {
 		return p.Driver == driver && (!p.Unknown || err.Has(world.KindInvalid))
@@ -386,11 +403,16 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 		message, kind = ev.Err.Message, ev.Err.Kind
 	}
 	o.Known = false
+	o.failPending(r.Subject, ev.Err, ev.Time)
+	isRefused := kind == world.KindInvalid || kind == world.KindRefused || kind == world.KindTooLarge
+	if isRefused && r.Subject != "" { // the others go on
+		n.refuseEntries(r.Subject, message, env)
+		return
+	}
 	if o.Attempts.Fail(ev.Time, message); o.Attempts.Failures == 1 && kind != world.KindConflict {
 		env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
 			"err", message)
 	}
-	o.failPending(r.Subject, ev.Err)
 	switch kind {
 	case world.KindConflict, world.KindExists:
 		if o.Attempts.Failures == 1 {
@@ -404,12 +426,16 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 		}
 		return
 	}
-	if r.Call == "GetObject" {
-		return
+	if r.Call != "GetObject" {
+		n.refuseEntries("", message, env)
 	}
+}
+
+// refuseEntries notes that the API server refuses the entry of a driver; empty: those of all.
+func (n *Node) refuseEntries(driver, message string, env *Env) {
 	problem := "error updating CSINode object with CSI driver node info: " + strings.TrimSpace(message)
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
-		if r.Subject == "" || r.Subject == name {
+		if driver == "" || driver == name {
 			n.Drivers[name].refuse(problem, name, env)
 		}
 	}

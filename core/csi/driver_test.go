@@ -147,7 +147,7 @@ func TestPendingEntries(t *testing.T) {
 		o := &Object{CSINode: &storagev1.CSINode{}, Pending: []EntryWrite{{Driver: "a"}, {Driver: "b"}}}
 		for _, err := range []*world.Error{c.first, c.second} {
 			if err != nil {
-				o.failPending("a", err)
+				o.failPending("a", err, t0)
 			}
 		}
 		if o.isPending("a") != c.isPending || !o.isPending("b") {
@@ -370,9 +370,11 @@ func TestRefusedRegisteredDriver(t *testing.T) {
 	n.calls = nil
 	n.observe(registered)
 	n.wait(100 * time.Millisecond)
-	n.observe(append([]Plugin{registered}, others...)...)
+	last := Plugin{Name: "z.example", Endpoint: "/z.sock", Socket: "z", Registration: "z"}
+	all := append(slices.Clone(others), last) // also one whose turn is after that of the refused one
+	n.observe(append([]Plugin{registered}, all...)...)
 	n.wait(time.Second)
-	n.expectRegistration(others, nil)
+	n.expectRegistration(all, nil)
 	if s := n.node.session(driverName); s == nil || s.Problem != "" {
 		t.Errorf("got %+v", s)
 	}

@@ -36,7 +36,7 @@ func (n *Node) unpublish(v *Volume, p *Publication, env *Env) bool {
 	case n.unbind(v, p, subject, env):
 	case p.State != "" && !p.Block && !p.Released && v.Uses[TargetOf(p.UID, p.SpecName)] == nil &&
 		!p.Removal.SubPaths: // no pod is known that would unmount them
-		at := volumeop.SubPathDir(n.PodsDir + "/" + p.UID)
+		at := volumeop.SubPathDir(n.PodsDir+"/"+p.UID) + "/" + p.SpecName
 		v.issueAt(at, subject, fsTimeout, &world.Unmount{Path: at}, env)
 	case p.State != "":
 		session := n.session(v.Driver)
@@ -85,6 +85,9 @@ func (n *Node) handleUnpublishing(v *Volume, target string, r op.Record, ev worl
 	problem := p.Removal.note(r, ev)
 	switch {
 	case problem == "" && p.Removal.noteDevice(p, r):
+	case problem != "" && !p.Block && r.Call == "Unmount": // its driver was not asked
+		p.Attempts.Fail(ev.Time, problem)
+		logFailure(v, n.publicationDir(p), &p.Attempts, env)
 	case problem != "":
 		if p.Removal, p.Mounted = (Removal{}), false; v.Driver != "" {
 			p.State = Uncertain // the call is repeated

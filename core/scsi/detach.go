@@ -70,7 +70,6 @@ func (n *Node) undo(d *Disk, env *Env) time.Time {
 	case !u.Removed:
 		if n.leaveToOthers(d) || !d.hasDisk() || d.Source.IsFC && !d.Taken {
 			u.Removed, d.RemovedOnce = true, true
-			env.ReportsInUse()
 			return n.undo(d, env)
 		}
 		d.Session = allSessions
@@ -235,7 +234,7 @@ func (n *Node) handleUndo(d *Disk, r op.Record, ev world.Event, env *Env) {
 	case !u.Free:
 		n.applyTable(d, ev, env)
 	case !u.Removed:
-		u.Removed, d.RemovedOnce = true, true
+		u.Removed, d.RemovedOnce, d.Detached = true, true, true
 		env.ReportsInUse()
 	case u.Portals < len(d.Source.Portals) && !u.LoggedOut:
 		u.LoggedOut = true
@@ -283,6 +282,7 @@ func (n *Node) applyMounts(d *Disk, ev world.Event, env *Env) {
 		switch m := &listed.Mounts[i]; {
 		case m.Path == at:
 			d.Mounted, device, d.Taken = Uncertain, m.Device, d.Source.IsFC
+			d.RemovedOnce, d.Detached = false, false // by a late request
 		case d.Block && strings.HasPrefix(m.Path, at+"/"):
 			n.note(d, strings.TrimPrefix(m.Path, at+"/"))
 			return

@@ -81,6 +81,9 @@ type Disk struct {
 	// RemovedOnce is set once the disk was removed from the kernel after its last use, or was found to
 	// have gone: a scan before that may bring it back.
 	RemovedOnce bool `json:"removedOnce,omitempty"`
+	// Detached is set once this agent has removed the disk from the kernel after its last use: a late
+	// request that would mount it fails.
+	Detached bool `json:"detached,omitempty"`
 	// User is the UID of the pod that has used it last, also after its end.
 	User string `json:"user,omitempty"`
 	// Secrets is the secret that is watched for the disk; empty: none.

@@ -164,7 +164,7 @@ func (n *Node) planDisk(d *Disk, env *Env) time.Time {
 			wake = timer.Soonest(wake, n.undo(d, env))
 		}
 	case len(d.Uses) > 0:
-		d.RemovedOnce = false
+		d.RemovedOnce, d.Detached = false, false
 		if d.Undo.hasStarted() {
 			d.Undo = Undo{}
 			d.Setup = Setup{Attempts: d.Setup.Attempts} // what is left of it is not known

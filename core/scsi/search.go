@@ -183,7 +183,7 @@ func (n *Node) VolumesInUse(node *v1.Node) []v1.UniqueVolumeName {
 		for _, u := range d.Uses { //ordered: into a set
 			inUse[v1.UniqueVolumeName(u.Unique)] = true
 		}
-		if len(d.Uses) > 0 || !d.MayExist || d.RemovedOnce && d.Mounted == "" && len(d.Bound) == 0 {
+		if len(d.Uses) > 0 || !d.MayExist || d.Detached && d.Mounted == "" && len(d.Bound) == 0 {
 			continue
 		}
 		for _, unique := range d.uniqueNames() {

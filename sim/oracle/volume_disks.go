@@ -271,13 +271,18 @@ type diskModel struct {
 	// unasked are the nodes of disks that appeared for others, and that the agent has neither marked
 	// as taken nor mounted, or that came only after it had looked for them for the last time.
 	unasked map[string]bool
-	// changedAt is when disks came or went last, unaskedAt when one appeared that was not there, for
-	// others, and lookedForAt when the agent has started to look for one of fibre channel, by node.
+	// changedAt is when disks came or went last, unaskedAt when one appeared that was not there, by a
+	// scan for others since it had gone, and lookedForAt when the agent has started to look for one of
+	// fibre channel, by node. scannedAt is when the last scan has started.
 	changedAt, unaskedAt, lookedForAt map[string]time.Time
+	scannedAt                         time.Time
 }
 
-// noteSearch notes that the agent looks for a disk of fibre channel.
+// noteSearch notes that the agent looks for disks of fibre channel, or scans for them.
 func (o *diskModel) noteSearch(now time.Time, request any) {
+	if _, isScan := request.(*world.ScanSCSIHosts); isScan {
+		o.scannedAt = now
+	}
 	find, isFind := request.(*world.FindSCSIDisks)
 	if !isFind || len(find.Unit.WWNs)+len(find.Unit.WWIDs) == 0 {
 		return
@@ -310,12 +315,16 @@ func (o *diskModel) apply(m *model, f *truth.Fact) {
 	case truth.SessionClosed:
 		delete(o.sessions, name)
 	case truth.DiskAppeared:
+		goneAt := o.changedAt[f.Source]
 		o.changedAt[f.Source] = f.Time
 		isNew := o.devices[f.Source] == 0
 		if o.devices[f.Source]++; f.Cause == "" {
 			delete(o.unasked, f.Source)
 		} else if isNew {
-			o.unasked[f.Source], o.unaskedAt[f.Source] = !m.isMarked(f.Source), f.Time
+			o.unasked[f.Source] = !m.isMarked(f.Source)
+			if delete(o.unaskedAt, f.Source); o.scannedAt.After(goneAt) {
+				o.unaskedAt[f.Source] = f.Time
+			}
 		}
 	case truth.PathCreated:
 		if len(o.unasked) > 0 && isWithin(f.Path, m.diskDir("fc")+"/"+diskMarks) {

@@ -207,6 +207,7 @@ func TestUnaskedDisks(t *testing.T) {
 		if c.before {
 			s.haveFiles(mark + wwn + "-lun-1")
 		}
+		s.Called(s.now, &world.ScanSCSIHosts{})
 		s.addFact(truth.DiskAppeared, truth.Fact{Source: "/dev/fc/50060a0b00c20000-lun-1",
 			Path: "/dev/sdb", Cause: truth.CauseUnasked})
 		s.haveFiles()
