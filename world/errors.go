@@ -53,8 +53,8 @@ func Errorf(kind ErrorKind, op, format string, args ...any) *Error {
 // Has reports whether e is of the given kind. A nil error has no kind.
 func (e *Error) Has(kind ErrorKind) bool { return e != nil && e.Kind == kind }
 
-// IsUnknown reports whether the operation may have taken effect, or may still take it, for all that
-// its error says. Without an error it has.
+// IsUnknown reports whether the error leaves open if the operation has taken effect, or will. A nil
+// error does not.
 func (e *Error) IsUnknown() bool {
 	return e.Has(KindUnavailable) || e.Has(KindTimeout) || e.Has(KindInternal)
 }

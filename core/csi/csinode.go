@@ -99,7 +99,7 @@ func (n *Node) planEntries(env *Env) time.Time {
 	}
 	for _, name := range n.driversInTurn() {
 		entry, changes := n.nextEntry(name, env)
-		if changes && !n.isRefused(name, env, &wake) {
+		if changes && !n.isBackingOff(name, env, &wake) {
 			n.issueEntry(name, entry, env)
 			return wake
 		}
@@ -108,7 +108,7 @@ func (n *Node) planEntries(env *Env) time.Time {
 		return cmp.Compare(x.Attempts.Failures, y.Attempts.Failures)
 	})
 	for _, p := range pending {
-		if !n.isRefused(p.Driver, env, &wake) && !p.Attempts.IsWaiting(env.Effects.Now(), &wake) {
+		if !n.isBackingOff(p.Driver, env, &wake) && !p.Attempts.IsWaiting(env.Effects.Now(), &wake) {
 			n.issueEntry(p.Driver, p.Entry, env)
 			return wake
 		}
@@ -125,8 +125,8 @@ func (n *Node) driversInTurn() []string {
 	})
 }
 
-// isRefused reports whether what a driver needs has failed, and is to be written again later.
-func (n *Node) isRefused(driver string, env *Env, wake *time.Time) bool {
+// isBackingOff reports whether a write for a driver has failed, and is due again later.
+func (n *Node) isBackingOff(driver string, env *Env, wake *time.Time) bool {
 	d := n.Drivers[driver]
 	return d != nil && d.Refused.IsWaiting(env.Effects.Now(), wake)
 }
@@ -405,29 +405,21 @@ func (n *Node) failObject(r op.Record, ev world.Event, env *Env) {
 	o.Known = false
 	o.failPending(r.Subject, ev.Err, ev.Time)
 	isRefused := kind == world.KindInvalid || kind == world.KindRefused || kind == world.KindTooLarge
-	if isRefused && r.Subject != "" { // the others go on
+	if !isRefused || r.Subject == "" { // else the other drivers go on
+		if o.Attempts.Fail(ev.Time, message); o.Attempts.Failures == 1 && kind != world.KindConflict {
+			env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
+				"err", message)
+		}
+	}
+	switch d := n.Drivers[r.Subject]; {
+	case isRefused && r.Call != "GetObject":
 		n.refuseEntries(r.Subject, message, env)
-		return
-	}
-	if o.Attempts.Fail(ev.Time, message); o.Attempts.Failures == 1 && kind != world.KindConflict {
-		env.Effects.Log(world.LevelWarning, "reading or writing the CSINode failed", "call", r.Call,
-			"err", message)
-	}
-	switch kind {
-	case world.KindConflict, world.KindExists:
+	case kind == world.KindConflict, kind == world.KindExists:
 		if o.Attempts.Failures == 1 {
 			o.Attempts.NotBefore = time.Time{} // it is read at once
 		}
-		return
-	case world.KindInvalid, world.KindRefused, world.KindTooLarge:
-	default:
-		if d := n.Drivers[r.Subject]; d != nil {
-			d.Refused.Fail(ev.Time, message) // others have their turns meanwhile
-		}
-		return
-	}
-	if r.Call != "GetObject" {
-		n.refuseEntries("", message, env)
+	case d != nil:
+		d.Refused.Fail(ev.Time, message) // others have their turns meanwhile
 	}
 }
 

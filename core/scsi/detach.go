@@ -373,16 +373,13 @@ func (n *Node) identifySharers(d *Disk, mounts []world.Mount) {
 	}
 	for i := range mounts {
 		o := n.Disks[strings.TrimPrefix(mounts[i].Path, n.Dir+"/")]
-		if o == nil || o == d || !o.Source.IsFC || len(o.IDs)+len(o.Devices) > 0 {
-			continue
-		}
-		for _, p := range d.Undo.Paths {
-			if slices.Contains(p.OfDisk, mounts[i].Device) {
-				o.noteFound(slices.DeleteFunc(slices.Clone(d.Undo.Paths), func(other world.SCSIPath) bool {
-					return other.WWID != p.WWID
-				}))
-				break
-			}
+		at := slices.IndexFunc(d.Undo.Paths, func(p world.SCSIPath) bool {
+			return slices.Contains(p.OfDisk, mounts[i].Device)
+		})
+		if at >= 0 && o != nil && o != d && o.Source.IsFC && len(o.IDs)+len(o.Devices) == 0 {
+			o.noteFound(slices.DeleteFunc(slices.Clone(d.Undo.Paths), func(p world.SCSIPath) bool {
+				return p.WWID != d.Undo.Paths[at].WWID
+			}))
 		}
 	}
 }
