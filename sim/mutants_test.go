@@ -3741,6 +3741,13 @@ var mutants = []mutant{
 		scenario: "fc", seeds: "1-40",
 	},
 	{
+		name:     "a claim that is gone is read again a minute later",
+		file:     "core/objectcache/read.go",
+		old:      "i+1); w.isUsable() {",
+		new:      "i+1); len(r.UnusableTo) == 0 {",
+		scenario: "hostile-storage", plan: "claim-read-late.yaml",
+	},
+	{
 		name:     "a scan of an earlier agent is not waited for",
 		file:     "core/scsi/search.go",
 		old:      "true, true, now.Add(lateMax)",

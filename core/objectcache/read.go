@@ -200,7 +200,9 @@ func (s *Store) SetUsable(target world.WatchTarget, user string, usable bool, no
 	i, waits := slices.BinarySearch(r.UnusableTo, user)
 	switch {
 	case usable && waits:
-		if r.UnusableTo = slices.Delete(r.UnusableTo, i, i+1); len(r.UnusableTo) == 0 {
+		// An object that has gone, or is bound no more, is not usable either: the back-off of its
+		// reads goes on.
+		if r.UnusableTo = slices.Delete(r.UnusableTo, i, i+1); w.isUsable() {
 			r.Failures, r.NotBefore = 0, time.Time{}
 		}
 	case !usable && !waits && len(w.Objects) > 0: // one that does not exist is read again anyway

@@ -346,6 +346,22 @@ func TestUnusableThatChanges(t *testing.T) {
 	}
 }
 
+// One that could not be used and is removed is read again soon, since it may be created again.
+func TestUnusableThatIsRemoved(t *testing.T) {
+	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
+	r.addReference("x")
+	r.plan(0)
+	r.complete(0, "1", false, nil)
+	r.store.SetUsable(secretTarget, "x", false, t0)
+	at := 250 * time.Millisecond
+	r.plan(at)
+	r.complete(at, "", false, world.Errorf(world.KindNotFound, "GetObject", "not found"))
+	r.store.SetUsable(secretTarget, "x", true, t0.Add(at)) // there is none that it could not use
+	if at += 500 * time.Millisecond; r.plan(at-1) || !r.plan(at) {
+		t.Errorf("one that is gone is not read again at %v, but at %v", at, r.wake)
+	}
+}
+
 // What a kubelet does in each sync of a pod follows the setting, within a bound.
 func TestStoragePeriod(t *testing.T) {
 	for period, want := range map[time.Duration]time.Duration{0: time.Minute,
