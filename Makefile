@@ -34,6 +34,7 @@ help: ## show this list
 	@echo 'make run:  CONTAINER_RUNTIME_ENDPOINT=unix:///run/x.sock  the runtime to use'
 	@echo '           DURATION=30s  stop after this time, and fail unless the pods reached their expected state'
 	@echo 'make test: MUTANTS=all  every mutant of sim/mutants_test.go, not one in ten of them'
+	@echo '           RUNTIMES=all  every part of TestPods on the older containerd, not one in three'
 	@echo 'make fuzz: FUZZTIME=20s per target; make bench: BENCHTIME=1s per benchmark;'
 	@echo '           KUBELET=PATH  a kubelet that is measured beside the agent (docs/pace.md)'
 	@echo 'make soak: CORPUS=.cache/fuzz  the folder of what was found: failures/*.yaml, corpus.json'

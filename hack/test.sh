@@ -11,6 +11,9 @@ export RAPID_SEED=${RAPID_SEED:-1} RAPID_NOFAILFILE=${RAPID_NOFAILFILE:-true}
 # One in ten of the mutants of the simulator's tests; all of them with MUTANTS=all.
 export MUTANTS=${MUTANTS:-sample}
 
+# One in three of the parts of TestPods on the older containerd; all of them with RUNTIMES=all.
+export RUNTIMES=${RUNTIMES:-sample}
+
 failed=()
 
 # step NAME COMMAND... runs a step and records whether it failed.

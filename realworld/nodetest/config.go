@@ -77,7 +77,9 @@ disabled_plugins = ["io.containerd.internal.v1.tracing", "io.containerd.tracing.
 // configV3 is the same for containerd 2.x, where the CRI consists of several plugins.
 //
 // nri is disabled: its socket is one for the whole machine, and of two nodes that start together
-// one would fail.
+// one would fail. Processor time is measured every ten seconds, as by a kubelet. By default that is
+// every second, by a request to the shim of each container and of each sandbox: more work than that
+// of all other programs of a node whose containers rest (internal/cri/server/stats_collector.go).
 var configV3 = template.Must(template.New("containerd 2.x").Parse(`version = 3
 root = "{{.Root}}"
 state = "{{.State}}"
@@ -105,6 +107,7 @@ state = "{{.State}}"
 [plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
+  stats_collect_period = "10s"
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["{{.CNIBin}}"]
     conf_dir = "{{.CNIConf}}"

@@ -19,6 +19,9 @@ type certificateModel struct {
 	ofSource map[certificateSource][]*certificateRequest
 	byUID    map[string]*certificateRequest
 	hasKeys  bool // the machine has made a private key
+	// keys are the private keys that files of volumes had, by their PEM blocks' bytes: to parse one
+	// takes as long as a hundred facts.
+	keys map[string]any
 	// expiredAt is when an Event last said that a certificate of a pod has expired, by the pod's UID.
 	expiredAt map[string]time.Time
 	cost      certificateCost
@@ -263,14 +266,30 @@ func (m *model) countCertificates(account string) (n int) {
 
 // decodeBundle returns the private key and the certificates of a file, in the format of a
 // credential bundle; nil for each that it lacks.
-func decodeBundle(text []byte) (key any, chain [][]byte) {
+func (o *certificateModel) decodeBundle(text []byte) (key any, chain [][]byte) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		switch block.Type {
 		case "PRIVATE KEY":
-			key, _ = x509.ParsePKCS8PrivateKey(block.Bytes)
+			key = o.parseKey(block.Bytes)
 		case "CERTIFICATE":
 			chain = append(chain, block.Bytes)
 		}
 	}
 	return key, chain
+}
+
+// parseKey returns the private key of a PEM block; nil if it has none.
+func (o *certificateModel) parseKey(block []byte) any {
+	if key, ok := o.keys[string(block)]; ok {
+		return key
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block)
+	if err != nil {
+		return nil
+	}
+	if o.keys == nil {
+		o.keys = map[string]any{}
+	}
+	o.keys[string(block)] = key
+	return key
 }

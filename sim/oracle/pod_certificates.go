@@ -60,9 +60,12 @@ func (o *podCertificates) checkFact(m *model, f *truth.Fact) *finding {
 			return o.checkRequest(m, f)
 		}
 	case truth.ObjectUpdated:
-		if m.certificates.hasKeys && f.Write.After.Pod != nil &&
-			strings.Contains(f.Write.After.Pod.String(), keyMark) {
-			return findingf("the object of pod %s has a private key", f.Write.Name)
+		if pod := f.Write.After.Pod; m.certificates.hasKeys && pod != nil {
+			if text, err := pod.Marshal(); err != nil {
+				return findingf("encoding the object of pod %s: %v", f.Write.Name, err)
+			} else if bytes.Contains(text, []byte(keyMark)) {
+				return findingf("the object of pod %s has a private key", f.Write.Name)
+			}
 		}
 	case truth.EventRecorded:
 		if strings.Contains(f.Message, keyMark) {
@@ -175,12 +178,12 @@ func keyTypeOf(key any) string {
 func (m *model) installed(at string, s *v1.PodCertificateProjection) (key any, chain [][]byte) {
 	if s.CredentialBundlePath != "" {
 		text, _ := m.opts.ReadFile(at + "/" + s.CredentialBundlePath)
-		return decodeBundle(text)
+		return m.certificates.decodeBundle(text)
 	}
 	keyText, _ := m.opts.ReadFile(at + "/" + s.KeyPath)
 	chainText, _ := m.opts.ReadFile(at + "/" + s.CertificateChainPath)
-	key, _ = decodeBundle(keyText)
-	_, chain = decodeBundle(chainText)
+	key, _ = m.certificates.decodeBundle(keyText)
+	_, chain = m.certificates.decodeBundle(chainText)
 	if block, rest := pem.Decode(chainText); block == nil || len(rest) > 0 && len(chain) < 2 {
 		chain = nil
 	}

@@ -79,9 +79,9 @@ func (c *clusterSuite) testCertificatesIssued(t *testing.T, signer *podSigner) {
 }
 
 // testCertificatesRenewed waits until the agent renews a certificate: five minutes, of which the
-// parts since testCertificatesIssued have taken most. None of them restarts the agent, which would
-// make requests. The file of the running container is replaced, and the container is not restarted,
-// by that nor by a kill of the agent.
+// parts since testCertificatesIssued have taken half. None of them restarts the agent, which would
+// make requests: those that do come later. The file of the running container is replaced, and the
+// container is not restarted, by that nor by a kill of the agent.
 func (c *clusterSuite) testCertificatesRenewed(t *testing.T, signer *podSigner) {
 	container := onlyContainerID(c.apiPod(t, "certified").Status.ContainerStatuses)
 	requests := signer.requestsOf(t, "certified")
