@@ -3467,6 +3467,13 @@ var mutants = []mutant{
 		scenario: "take-over", seeds: "1-300",
 	},
 	{
+		name:     "a take-over: sub-paths are under the name that a volume has in its pod",
+		file:     "core/criconfig/mounts.go",
+		old:      "\"/\" + place.Name + \"/\" + container.Name",
+		new:      "\"/\" + m.Name + \"/\" + container.Name",
+		scenario: "take-over", seeds: "1-60",
+	},
+	{
 		name:     "a take-over: a deleted pod has twenty times its grace period",
 		file:     "core/pod/desired.go",
 		old:      "grace = seconds(*s)",

@@ -38,16 +38,11 @@ func fuzzCommand() *cobra.Command {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 			defer stop()
 			context.AfterFunc(ctx, stop) // a second interrupt ends the process
-			if flags.budget > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, flags.budget)
-				defer cancel()
-			}
-			return s.run(ctx, c.OutOrStdout())
+			return s.run(ctx, flags.budget, c.OutOrStdout())
 		},
 	}
 	c.Flags().DurationVar(&flags.budget, "budget", 10*time.Minute,
-		"the length of the search; 0: until it is interrupted")
+		"the length of the search, without the shrinking of plans; 0: until it is interrupted")
 	addJobs(c, &flags.jobs)
 	c.Flags().StringVar(&flags.corpus, "corpus", filepath.Join(".cache", "fuzz"),
 		"the folder of what was found")
@@ -119,11 +114,15 @@ func (s *search) corpusFile() string { return filepath.Join(s.dir, "corpus.json"
 // roundRuns is how many runs are drawn at once. A search that is killed repeats that many.
 const roundRuns = 16
 
-// run searches until the context ends, and prints what was found.
-func (s *search) run(ctx context.Context, w io.Writer) error {
+// run searches until the budget, if there is one, is used up or the context ends, and prints what
+// was found. The plan of a failure that was found by then is still made small.
+func (s *search) run(ctx context.Context, budget time.Duration, w io.Writer) error {
 	s.started = time.Now()
-	for ctx.Err() == nil {
-		if err := s.runRound(ctx, w); err != nil {
+	isOver := func() bool {
+		return ctx.Err() != nil || budget > 0 && time.Since(s.started) > budget
+	}
+	for !isOver() {
+		if err := s.runRound(ctx, isOver, w); err != nil {
 			s.progress.end()
 			return err
 		}
@@ -137,8 +136,9 @@ func (s *search) run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// runRound runs the draws of a round, up to those that have not started when the context ends.
-func (s *search) runRound(ctx context.Context, w io.Writer) error {
+// runRound runs the draws of a round, up to those that have not started when the search is at its
+// end.
+func (s *search) runRound(ctx context.Context, isOver func() bool, w io.Writer) error {
 	var tasks []*task
 	for _, draw := range s.corpus.Draw(s.scenarios, roundRuns) {
 		for _, scenario := range s.scenarios {
@@ -148,7 +148,7 @@ func (s *search) runRound(ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
-	runEach(tasks, s.jobs, s.done, func() bool { return ctx.Err() != nil })
+	runEach(tasks, s.jobs, s.done, isOver)
 	var results []fuzz.Result
 	for _, t := range tasks {
 		if t.err != nil {

@@ -80,7 +80,8 @@ func TestFuzzSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	for s.corpus.Rounds < killed.Rounds {
-		if err := s.runRound(t.Context(), &bytes.Buffer{}); err != nil {
+		isOver := func() bool { return false }
+		if err := s.runRound(t.Context(), isOver, &bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,8 +10,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -153,16 +154,22 @@ func (s *Server) patch(by requester, m *world.PatchObject) (world.Object, *world
 	if m.Status {
 		target = withoutSpec(old)
 	}
-	original, e := json.Marshal(runtimeObject(&target))
+	// As the API server does it, the object is a map between its two forms and never a text.
+	original, e := runtime.DefaultUnstructuredConverter.ToUnstructured(runtimeObject(&target))
 	if e != nil {
 		panic("apiserver: " + e.Error())
 	}
-	patched, e := strategicpatch.StrategicMergePatch(original, m.Patch, runtimeObject(&old))
+	var changes map[string]any
+	if e := json.Unmarshal(m.Patch, &changes); e != nil {
+		return invalid(e)
+	}
+	patched, e := strategicpatch.StrategicMergeMapPatch(original, changes, runtimeObject(&old))
 	if e != nil {
 		return invalid(e)
 	}
 	after := emptyLike(&old)
-	if e := json.Unmarshal(patched, runtimeObject(&after)); e != nil {
+	if e := runtime.DefaultUnstructuredConverter.FromUnstructured(patched,
+		runtimeObject(&after)); e != nil {
 		return invalid(e)
 	}
 	runtimeObject(&after).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"seedlet.dev/sim/truth"
 	"seedlet.dev/world"
@@ -164,20 +162,24 @@ func (s *Server) newUID() string {
 		0x8000|b>>48&0x3fff, b&0xffffffffffff)
 }
 
-// clone copies an object by encoding it, as the server's responses do. This truncates times to
+// storedObject is an object in the encoding in which a server stores it.
+type storedObject interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// clone copies an object by encoding it, as the server's store does. This truncates times to
 // seconds. The copy has no apiVersion and kind, as objects of typed clients have none.
 func clone(o world.Object) world.Object {
-	var c world.Object
-	data := encode(o)
-	if err := json.Unmarshal(data, &c); err != nil {
+	c := emptyLike(&o)
+	if err := runtimeObject(&c).(storedObject).Unmarshal(encode(o)); err != nil {
 		panic("apiserver: an object cannot be copied: " + err.Error())
 	}
-	runtimeObject(&c).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return c
 }
 
 func encode(o world.Object) []byte {
-	data, err := json.Marshal(o)
+	data, err := runtimeObject(&o).(storedObject).Marshal()
 	if err != nil {
 		panic("apiserver: an object cannot be encoded: " + err.Error())
 	}

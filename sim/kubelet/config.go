@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -84,19 +85,26 @@ func (k *Kubelet) containerConfig(p *pod, c *v1.Container, restarts uint32,
 // termination message, in the order in which the kubelet has them.
 func (k *Kubelet) mounts(p *pod, c *v1.Container, message string) []*runtimeapi.Mount {
 	var all []*runtimeapi.Mount
-	for _, m := range c.VolumeMounts {
-		for i := range p.object.Spec.Volumes {
-			if v := &p.object.Spec.Volumes[i]; v.Name == m.Name {
-				all = append(all, &runtimeapi.Mount{HostPath: k.volumePath(p, v),
-					ContainerPath: m.MountPath, Readonly: m.ReadOnly || hasContent(v) ||
-						p.used[v.Name] != nil && p.used[v.Name].readOnly})
-			}
+	for i, m := range c.VolumeMounts {
+		v := p.volume(m.Name)
+		at := k.volumePath(p, v)
+		if m.SubPath != "" {
+			at = k.subPathOf(p, c, i)
 		}
+		all = append(all, &runtimeapi.Mount{HostPath: at, ContainerPath: m.MountPath,
+			Readonly: m.ReadOnly || hasContent(v) ||
+				p.used[v.Name] != nil && p.used[v.Name].readOnly})
 	}
 	all = append(all, &runtimeapi.Mount{HostPath: k.dir(p) + "/etc-hosts",
 		ContainerPath: "/etc/hosts"})
 	return append(all, &runtimeapi.Mount{HostPath: message,
 		ContainerPath: c.TerminationMessagePath})
+}
+
+// volume returns a volume of a pod by its name.
+func (p *pod) volume(name string) *v1.Volume {
+	i := slices.IndexFunc(p.object.Spec.Volumes, func(v v1.Volume) bool { return v.Name == name })
+	return &p.object.Spec.Volumes[i]
 }
 
 func hasContent(v *v1.Volume) bool {

@@ -320,6 +320,9 @@ func (k *Kubelet) runStep(p *pod, s *state, c *v1.Container) *step {
 			Mode: 0o666, Volatile: true}}); w != nil {
 		return w
 	}
+	if w := p.once(k.subPathSteps(p, c, run)...); w != nil {
+		return w
+	}
 	sandbox := k.sandboxConfig(p, s.sandbox.Attempt)
 	return &step{"create " + run, world.PortCRI, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: s.sandbox.ID, SandboxConfig: sandbox,

@@ -298,6 +298,9 @@ func (l *Left) directoryProblems(pods map[string]*v1.Pod) []string {
 					root, uid, name))
 			}
 		}
+		if p := pods[uid]; p != nil && l.IsSettled {
+			problems = append(problems, l.subPathProblems(uid, p)...)
+		}
 		hasSandbox := slices.ContainsFunc(l.Sandboxes, func(s *runtimeapi.PodSandboxStatus) bool {
 			return s.Metadata.GetUid() == uid
 		})

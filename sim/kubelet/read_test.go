@@ -67,6 +67,7 @@ func newLeftovers() *leftovers {
 	l.files["/root/pods/u1/volumes/kubernetes.io~empty-dir/data"] = ""
 	l.writeAllocated(&v1.ResourceRequirements{})
 	l.addVolumes()
+	l.files["/root/pods/u1/volume-subpaths/pv-files/app/0"] = ""
 	l.IsMounted = func(path string) bool { return l.mounts[path] }
 	l.VolumeOf = func(_ *v1.Pod, v *v1.Volume) *v1.PersistentVolume { return l.pvs[v.Name] }
 	l.ReadFile = func(file string) ([]byte, bool) {
@@ -193,6 +194,7 @@ func TestRead(t *testing.T) {
 		"a kubelet has left":   write("cpu_manager_state", "{}"),
 		"stay for ever":        write("pods/u1/volumes/of-a-tenant/x", ""),
 		"of no pod is removed": write("pods/u5/etc-hosts", ""),
+		"volume-subpaths/files stay for ever": write("pods/u1/volume-subpaths/files/app/0", ""),
 	})
 }
 

@@ -79,6 +79,9 @@ func (k *Kubelet) cleanUpStep(p *pod, s *state) *step {
 		return &step{"sandbox is stopped", world.PortCRI,
 			&runtimeapi.StopPodSandboxRequest{PodSandboxId: s.sandbox.ID}}
 	}
+	if w := p.once(k.subPathsRemovedSteps(p)...); w != nil {
+		return w
+	}
 	if w := k.releaseStep(p); w != nil {
 		return w
 	}
