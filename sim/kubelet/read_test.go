@@ -191,9 +191,9 @@ func TestRead(t *testing.T) {
 		"has no lifecycle mode": func(l *leftovers) {
 			l.files[filesData] = strings.ReplaceAll(l.files[filesData], "Persistent", "")
 		},
-		"a kubelet has left":   write("cpu_manager_state", "{}"),
-		"stay for ever":        write("pods/u1/volumes/of-a-tenant/x", ""),
-		"of no pod is removed": write("pods/u5/etc-hosts", ""),
+		"a kubelet has left":                  write("cpu_manager_state", "{}"),
+		"stay for ever":                       write("pods/u1/volumes/of-a-tenant/x", ""),
+		"of no pod is removed":                write("pods/u5/etc-hosts", ""),
 		"volume-subpaths/files stay for ever": write("pods/u1/volume-subpaths/files/app/0", ""),
 	})
 }

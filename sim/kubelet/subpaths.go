@@ -11,8 +11,8 @@ import (
 )
 
 // Sub-paths of volumes (pkg/volume/util/subpath): each is bound in the directory of its pod, by the
-// name of the volume's directory, of the container and of the mount, and is bound again for each run,
-// which changes nothing if it is there. A kubelet undoes those of a volume before the volume itself.
+// name of the volume's directory, of the container and of the mount, and is bound again for each
+// run, which changes nothing if it is there. A kubelet undoes those of a volume before the volume.
 
 func subPathsDir(podDir string) string { return podDir + "/volume-subpaths" }
 
