@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"seedlet.dev/core/budget"
 )
@@ -469,9 +468,13 @@ func statusFields(status *v1.PodStatus) map[string]any {
 	rest := *status
 	rest.InitContainerStatuses, rest.ContainerStatuses = nil, nil
 	rest.EphemeralContainerStatuses = nil
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rest)
+	data, err := json.Marshal(&rest)
 	if err != nil {
-		panic("statuswriter: converting a status: " + err.Error())
+		panic("statuswriter: marshaling a status: " + err.Error())
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic("statuswriter: unmarshaling a status: " + err.Error())
 	}
 	setList := func(name string, list []v1.ContainerStatus) {
 		if len(list) > 0 {
