@@ -30,7 +30,7 @@ func (a *Agent) scsiEnv() *scsi.Env {
 			a.enqueueNode()
 		},
 	}
-	if s.HasAPIServer {
+	if s.HasAPIServer && s.NodeObject.Settings.AttachDetach {
 		csiEnv := a.csiEnv()
 		env.SaysInUse, env.IsAttached = csiEnv.SaysInUse, csiEnv.Named.IsAttached
 	}

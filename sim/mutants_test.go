@@ -3062,10 +3062,11 @@ var mutants = []mutant{
 		scenario: "expand", plan: "late-status-takes-volume.yaml",
 	},
 	{
-		name:     "a volume that was let go is still attached",
-		file:     "core/csi/volume.go",
-		old:      "		if !v.mustStay() {",
-		new:      "		if !v.mustStay() && v.Op == 0 {",
+		name: "a volume that was let go is still attached",
+		file: "core/csi/volume.go",
+		old:  "		if v.Attachment.Known = false; !v.mustStay() {",
+		new: "		if v.Attachment.Known = v.Attachment.Known && v.Op != 0; v.Op == 0 && " +
+			"!v.mustStay() {",
 		scenario: "block", plan: "detached-during-operation.yaml",
 	},
 	{ // csi-volumes

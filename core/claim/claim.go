@@ -116,7 +116,8 @@ func Resolve(pod *v1.Pod, v *v1.Volume, use Use,
 }
 
 // Unusable returns the objects that the pod cannot use as they are, although the claim of a volume
-// is bound: the claim, and the persistent volume if that is not the claim's.
+// is bound: the claim, and the persistent volume if that is not the claim's. One that is not there
+// is read again anyway.
 func Unusable(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.WatchTarget {
 	if VolumeName(pod, v, objects) == "" {
 		return nil
@@ -128,8 +129,10 @@ func Unusable(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.Wat
 		return []world.WatchTarget{Target(pod, v)}
 	}
 	target := VolumeTarget(claim.Spec.VolumeName)
-	found = lookup(objects, target)
-	if found.object == nil || checkVolume(found.object.Volume, claim) == nil {
+	switch found = lookup(objects, target); {
+	case found.object == nil && found.known: // a claim that is created again may have another one
+		return []world.WatchTarget{Target(pod, v)}
+	case found.object == nil || checkVolume(found.object.Volume, claim) == nil:
 		return nil
 	}
 	return []world.WatchTarget{Target(pod, v), target}

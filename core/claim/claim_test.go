@@ -222,7 +222,7 @@ func TestUnusable(t *testing.T) {
 	}{
 		"usable":    {func(*fixture) {}, nil},
 		"no claim":  {func(f *fixture) { f.claim = nil }, nil},
-		"no volume": {func(f *fixture) { f.volume = nil }, nil},
+		"no volume": {func(f *fixture) { f.volume = nil }, []world.WatchTarget{claim}},
 		"not bound": {func(f *fixture) { f.claim.Status.Phase = v1.ClaimPending }, nil},
 		"being deleted": {func(f *fixture) { f.claim.DeletionTimestamp = &now },
 			[]world.WatchTarget{claim}},

@@ -61,6 +61,10 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if !known || !required || a.Known {
 		return known, time.Time{}
 	}
+	if env.AttachesNothing {
+		v.refuseAttach(env)
+		return false, time.Time{}
+	}
 	now := env.Effects.Now()
 	if a.Since.IsZero() {
 		a.Since = now
@@ -85,6 +89,21 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	v.issueWithin(subject, apiTimeout,
 		&world.GetObject{Resource: world.ResourceAttachments, Name: n.attachmentName(v)}, env)
 	return false, wake
+}
+
+// refuseAttach has the pods of a volume report that an agent does not attach volumes itself, which
+// is what a kubelet says, too (Attach in pkg/volume/csi/csi_attacher.go).
+func (v *Volume) refuseAttach(env *Env) {
+	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
+		u := v.Uses[target]
+		if u.Attempts.Problem != "" {
+			continue
+		}
+		u.Attempts.Failures++
+		u.Attempts.Problem = fmt.Sprintf("AttachVolume.Attach failed for volume %q : attaching volumes "+
+			"from the kubelet is not supported", u.SpecName)
+		env.EnqueuePod(u.UID)
+	}
 }
 
 // reportOverdue has the pods of a volume report that they wait for its attachment, after a while

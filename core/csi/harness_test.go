@@ -73,6 +73,8 @@ type node struct {
 	attachment      *storagev1.VolumeAttachmentStatus
 	attachmentReads int
 
+	attachesNothing bool
+
 	heldDevices map[string]bool     // by path
 	withdraws   bool                // a write of the Node may take back what is in use
 	calls       []string            // of the driver and of writes to the API server
@@ -121,7 +123,7 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 func (n *node) env() *Env {
 	named := NewNamedVolumes(n.object)
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		Named: named,
+		Named: named, AttachesNothing: n.attachesNothing,
 		SELinux: selinux.Node{Enabled: n.selinux, FileLabel: "system_u:object_r:container_file_t:s0",
 			AllModes: n.allModes},
 		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },

@@ -348,8 +348,9 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	if known == nil {
 		v.User, v.Migrated = u.UID, u.Migrated
 		n.countName(v, u.Inline && (v.Inline || len(v.Uses) == 0))
-		if !v.mustStay() {
-			v.Attachment = Attachment{} // it may have been detached meanwhile
+		// It may have been detached meanwhile: if nothing needs it, or by force.
+		if v.Attachment.Known = false; !v.mustStay() {
+			v.Attachment = Attachment{}
 		}
 		if v.Uses == nil {
 			v.Uses = map[string]*Use{}
@@ -369,15 +370,24 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	return v.stateOf(known), changed
 }
 
-// adoptOptions takes over what an administrator may change in a persistent volume, for a pod that
-// does not have it yet, and reports whether that has changed.
+// adoptOptions takes over what an administrator may change in a persistent volume, also by creating
+// it again, for a pod that does not have it yet, and reports whether that has changed.
 func (u *Use) adoptOptions(newer *Use) (changed bool) {
-	if slices.Equal(u.MountOptions, newer.MountOptions) &&
-		slices.Equal(u.AccessModes, newer.AccessModes) {
+	if u.FSType == newer.FSType && slices.Equal(u.MountOptions, newer.MountOptions) &&
+		slices.Equal(u.AccessModes, newer.AccessModes) &&
+		maps.Equal(u.Attributes, newer.Attributes) && isSameSecret(u.StageSecret, newer.StageSecret) &&
+		isSameSecret(u.PublishSecret, newer.PublishSecret) &&
+		isSameSecret(u.ExpandSecret, newer.ExpandSecret) {
 		return false
 	}
-	u.MountOptions, u.AccessModes = newer.MountOptions, newer.AccessModes
+	u.FSType, u.MountOptions, u.AccessModes = newer.FSType, newer.MountOptions, newer.AccessModes
+	u.Attributes, u.StageSecret = newer.Attributes, newer.StageSecret
+	u.PublishSecret, u.ExpandSecret = newer.PublishSecret, newer.ExpandSecret
 	return true
+}
+
+func isSameSecret(a, b *v1.SecretReference) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // adopt forgets that a directory was found without readable data: a use says what belongs there.

@@ -132,6 +132,69 @@ func TestVolumeIsDetachedMeanwhile(t *testing.T) {
 	}
 }
 
+// A volume that was detached by force, as from a node that was cut off, is given to no other pod
+// before it is attached again, even if one still has it.
+func TestVolumeIsDetachedByForce(t *testing.T) {
+	n := newNode(t)
+	n.run().register()
+	n.need(use("a"))
+	n.reportInUse()
+	n.attach()
+	if n.run(); !n.isReady(use("a")) {
+		t.Fatal("it is attached, and not ready")
+	}
+	n.object = n.object.DeepCopy()
+	n.object.Status.VolumesAttached = nil
+	n.calls = nil
+	if s := n.need(use("b")); s.Ready {
+		t.Errorf("%+v", s)
+	}
+	n.expect()
+	n.attach()
+	n.attachment = &storagev1.VolumeAttachmentStatus{Attached: true,
+		AttachmentMetadata: map[string]string{"disk": "8"}}
+	n.requests = nil
+	n.run()
+	n.expect("publish pv-1")
+	if got := n.requests[0].(*world.PublishVolume).PublishContext["disk"]; got != "8" {
+		t.Errorf("published as disk %s", got)
+	}
+}
+
+// Without a controller that attaches volumes, a pod says that the agent does not either.
+func TestNothingIsAttached(t *testing.T) {
+	n := newNode(t)
+	n.attachesNothing = true
+	n.run().register()
+	n.calls = nil
+	const want = `AttachVolume.Attach failed for volume "pv-1" : attaching volumes from the ` +
+		"kubelet is not supported"
+	if s := n.need(use("a")); s.Problem != want {
+		t.Errorf("%+v", s)
+	}
+	n.expect()
+	n.end("a")
+	n.expectClean()
+}
+
+// What differs in a PersistentVolume that was created again counts for a pod that waits for it.
+func TestVolumeIsCreatedAgain(t *testing.T) {
+	n := newReady(t)
+	n.fail["StageVolume"] = &failure{world.Errorf(world.KindInvalid, "StageVolume", "wrong"), 1,
+		false}
+	n.need(use("a"))
+	n.calls, n.requests = nil, nil
+	again := use("a")
+	again.Attributes, again.FSType = map[string]string{"pool": "b"}, "xfs"
+	n.need(again)
+	n.wait(time.Minute)
+	n.expect("stage "+n.sha(), "publish pv-1")
+	stage := n.requests[0].(*world.StageVolume)
+	if stage.VolumeContext["pool"] != "b" || stage.Capability.FSType != "xfs" {
+		t.Errorf("staged with %+v", stage)
+	}
+}
+
 // A call whose outcome is unknown is repeated; it is undone if the pod ends before.
 func TestUnknownOutcome(t *testing.T) {
 	for _, call := range []string{"StageVolume", "PublishVolume"} {

@@ -78,9 +78,10 @@ func inVolume(v *v1.Volume) string {
 		v.AzureFile != nil, v.Cinder != nil, v.VsphereVolume != nil, v.PortworxVolume != nil:
 		return "" // volumes of the CSI drivers that have replaced their plugins
 	case v.Glusterfs != nil, v.RBD != nil, v.CephFS != nil, v.Flocker != nil, v.Quobyte != nil,
-		v.ScaleIO != nil, v.StorageOS != nil, v.PhotonPersistentDisk != nil, v.FlexVolume != nil,
-		v.GitRepo != nil:
+		v.ScaleIO != nil, v.StorageOS != nil, v.PhotonPersistentDisk != nil, v.GitRepo != nil:
 		return "" // the set-up fails as the kubelet's does, which has no plugin for them either
+	case v.FlexVolume != nil:
+		return ".flexVolume" // a kubelet has a plugin for it
 	}
 	return " (" + v.Name + ")"
 }

@@ -78,6 +78,7 @@ func TestUnsupportedVolumes(t *testing.T) {
 		{v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}}, ""},
 		{v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}, ""},
 		{v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}, ""},
+		{v1.VolumeSource{FlexVolume: &v1.FlexVolumeSource{}}, "spec.volumes[0].flexVolume"},
 		{v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}, ""},
 		{v1.VolumeSource{FC: &v1.FCVolumeSource{}}, ""},
 		{v1.VolumeSource{}, "spec.volumes[0] (v)"},

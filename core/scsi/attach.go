@@ -129,8 +129,9 @@ func (n *Node) setUp(d *Disk, env *Env) time.Time {
 
 // isAttached reports whether the Node says durably that the volume is in use, so that it is not
 // detached meanwhile, and that it is attached. The attach/detach controller does nothing to attach
-// it, but keeps a volume for one node from being attached to two (Attach upstream). A device that
-// an earlier agent has bound was attached, and is not detached as long as it is in use.
+// it, but keeps a volume for one node from being attached to two (Attach upstream); it does not if
+// the agent is to attach volumes, for which there is as little to do. A device that an earlier
+// agent has bound was attached, and is not detached as long as it is in use.
 func (d *Disk) isAttached(u *Use, env *Env) bool {
 	for _, b := range d.Bound { //ordered: whether there is one
 		if b.Mounted {

@@ -185,11 +185,14 @@ func (p *Pod) backingVersion(v *Volume, spec *v1.Volume) (version string, known 
 
 func (b Backing) version() string {
 	switch {
-	case b.CSI != nil: // what of a persistent volume may change
-		return fmt.Sprint(csi.UniqueName(b.CSI.Driver, b.CSI.Handle), " ", b.Name, b.CSI.MountOptions,
-			b.CSI.AccessModes)
+	case b.CSI != nil && b.CSI.Inline: // as in its pod
+		return csi.UniqueName(b.CSI.Driver, b.CSI.Handle) + " " + b.Name
+	case b.CSI != nil: // what of a persistent volume may change, or differ in one created again
+		u := b.CSI
+		return fmt.Sprint(csi.UniqueName(u.Driver, u.Handle), " ", b.Name, u.MountOptions,
+			u.AccessModes, u.FSType, u.Attributes, u.StageSecret, u.PublishSecret, u.ExpandSecret)
 	case b.Disk != nil:
-		return fmt.Sprintf("%+v %s", b.Disk.Source, b.Name)
+		return fmt.Sprintf("%+v %s %q %q", b.Disk.Source, b.Name, b.Disk.Options, b.Disk.AccessModes)
 	}
 	return fmt.Sprintf("%+v", b)
 }

@@ -13,6 +13,7 @@ import (
 	"seedlet.dev/core/claim"
 	"seedlet.dev/core/csi"
 	"seedlet.dev/core/objectcache"
+	"seedlet.dev/core/scsi"
 	"seedlet.dev/world"
 )
 
@@ -357,6 +358,30 @@ func TestOptionsOfWaitingCSIVolume(t *testing.T) {
 		s.NextOperation(pod, t0)
 		if len(asked) != 1 || asked[0] != c.want {
 			t.Errorf("the volume has %s, ready %v: asked with %q, want %s", c.option, c.ready, asked, c.want)
+		}
+	}
+}
+
+// The options of a disk are those of its PersistentVolume as long as the pod waits for it.
+func TestOptionsOfWaitingDisk(t *testing.T) {
+	pv := func(option string) v1.PersistentVolumeSpec {
+		mode := v1.PersistentVolumeFilesystem
+		return v1.PersistentVolumeSpec{MountOptions: []string{option}, VolumeMode: &mode,
+			ClaimRef: &v1.ObjectReference{UID: "c-1"},
+			PersistentVolumeSource: v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{
+				TargetPortal: "10.0.0.1:3260", IQN: "iqn.2026-11.test:a"}}}
+	}
+	pod, s := claimed(pv("wrong")), &Set{}
+	var asked []string
+	pod.Disk = func(u scsi.Use) scsi.UseState {
+		asked = u.Options
+		return scsi.UseState{}
+	}
+	for _, option := range []string{"wrong", "noatime"} {
+		setObjects(pod, v1.ClaimBound, pv(option))
+		s.NextOperation(pod, t0)
+		if len(asked) != 1 || asked[0] != option {
+			t.Errorf("the volume has %s: asked with %q", option, asked)
 		}
 	}
 }
