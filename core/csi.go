@@ -40,7 +40,7 @@ func (a *Agent) csiEnv() *csi.Env {
 			s.NodeObject.CheckStatusNow()
 			a.enqueueNode()
 		},
-		AttachesNothing: !s.NodeObject.Settings.AttachDetach,
+		AttachDetach: s.NodeObject.Settings.AttachDetach,
 	}
 }
 

@@ -80,8 +80,8 @@ race() {
 }
 
 step set-up setup
-# What is compiled does not depend on the folder: a clean clone uses what another one has compiled.
-# Set-up's own builds have their flags.
+# Without the folder in what is compiled, a clean clone uses what another one has compiled. Set-up is
+# before that: it would compile Kubernetes once more.
 export GOFLAGS=-trimpath
 step vet go vet ./...
 step format unformatted

@@ -3064,9 +3064,9 @@ var mutants = []mutant{
 	{
 		name: "a volume that was let go is still attached",
 		file: "core/csi/volume.go",
-		old:  "		if v.Attachment.Known = false; !v.mustStay() {",
-		new: "		if v.Attachment.Known = v.Attachment.Known && v.Op != 0; v.Op == 0 && " +
-			"!v.mustStay() {",
+		old: "v.Attachment.Known = false // it may have been detached meanwhile, if in use by force\n" +
+			"\t\tif !v.mustStay() {",
+		new:      "if v.Op != 0 {\n\t\t} else if v.Attachment.Known = false; !v.mustStay() {",
 		scenario: "block", plan: "detached-during-operation.yaml",
 	},
 	{ // csi-volumes

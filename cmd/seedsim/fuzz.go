@@ -115,7 +115,7 @@ func (s *search) corpusFile() string { return filepath.Join(s.dir, "corpus.json"
 const roundRuns = 16
 
 // run searches until the budget, if there is one, is used up or the context ends, and prints what
-// was found. The plan of a failure that was found by then is still made small.
+// was found. The plan of a failure that was found by then is still shrunk.
 func (s *search) run(ctx context.Context, budget time.Duration, w io.Writer) error {
 	s.started = time.Now()
 	isOver := func() bool {

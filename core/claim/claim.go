@@ -116,8 +116,7 @@ func Resolve(pod *v1.Pod, v *v1.Volume, use Use,
 }
 
 // Unusable returns the objects that the pod cannot use as they are, although the claim of a volume
-// is bound: the claim, and the persistent volume if that is not the claim's. One that is not there
-// is read again anyway.
+// is bound: the claim, and the persistent volume if that is not the claim's.
 func Unusable(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.WatchTarget {
 	if VolumeName(pod, v, objects) == "" {
 		return nil
@@ -130,7 +129,7 @@ func Unusable(pod *v1.Pod, v *v1.Volume, objects *objectcache.Store) []world.Wat
 	}
 	target := VolumeTarget(claim.Spec.VolumeName)
 	switch found = lookup(objects, target); {
-	case found.object == nil && found.known: // a claim that is created again may have another one
+	case found.object == nil && found.known: // a claim that is created again may name another volume
 		return []world.WatchTarget{Target(pod, v)}
 	case found.object == nil || checkVolume(found.object.Volume, claim) == nil:
 		return nil

@@ -61,7 +61,7 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	if !known || !required || a.Known {
 		return known, time.Time{}
 	}
-	if env.AttachesNothing {
+	if !env.AttachDetach {
 		v.refuseAttach(env)
 		return false, time.Time{}
 	}
@@ -91,8 +91,8 @@ func (n *Node) attach(v *Volume, env *Env) (attached bool, wake time.Time) {
 	return false, wake
 }
 
-// refuseAttach has the pods of a volume report that an agent does not attach volumes itself, which
-// is what a kubelet says, too (Attach in pkg/volume/csi/csi_attacher.go).
+// refuseAttach has the pods of a volume report, in the kubelet's words, that the agent does not
+// attach volumes of CSI drivers itself (Attach in pkg/volume/csi/csi_attacher.go).
 func (v *Volume) refuseAttach(env *Env) {
 	for _, target := range slices.Sorted(maps.Keys(v.Uses)) {
 		u := v.Uses[target]

@@ -109,9 +109,8 @@ type Env struct {
 	EnqueuePods func()
 	// ReportsInUse has the status of the Node compared, which names the volumes in use.
 	ReportsInUse func()
-	// AttachesNothing is set if no controller attaches volumes to this node, since the setting
-	// enableControllerAttachDetach is off.
-	AttachesNothing bool
+	// AttachDetach is set if the attach-detach controller attaches volumes to this node.
+	AttachDetach bool
 }
 
 // AllDrivers are the CSIDriver objects of the cluster, all of which are watched.

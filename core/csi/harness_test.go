@@ -72,8 +72,7 @@ type node struct {
 	// attachment is the status of all VolumeAttachments; nil: they are attached.
 	attachment      *storagev1.VolumeAttachmentStatus
 	attachmentReads int
-
-	attachesNothing bool
+	noAttachDetach  bool // no controller attaches volumes
 
 	heldDevices map[string]bool     // by path
 	withdraws   bool                // a write of the Node may take back what is in use
@@ -123,7 +122,7 @@ func (n *node) setDriverObject(spec *storagev1.CSIDriverSpec) {
 func (n *node) env() *Env {
 	named := NewNamedVolumes(n.object)
 	return &Env{Effects: &n.effects, Objects: &n.objects, Object: n.object, CleansUp: n.cleansUp,
-		Named: named, AttachesNothing: n.attachesNothing,
+		Named: named, AttachDetach: !n.noAttachDetach,
 		SELinux: selinux.Node{Enabled: n.selinux, FileLabel: "system_u:object_r:container_file_t:s0",
 			AllModes: n.allModes},
 		Enqueue:    func(key timer.Key) { n.queue = append(n.queue, key) },

@@ -348,8 +348,8 @@ func (n *Node) Use(u Use, now time.Time) (state UseState, changed bool) {
 	if known == nil {
 		v.User, v.Migrated = u.UID, u.Migrated
 		n.countName(v, u.Inline && (v.Inline || len(v.Uses) == 0))
-		// It may have been detached meanwhile: if nothing needs it, or by force.
-		if v.Attachment.Known = false; !v.mustStay() {
+		v.Attachment.Known = false // it may have been detached meanwhile, if in use by force
+		if !v.mustStay() {
 			v.Attachment = Attachment{}
 		}
 		if v.Uses == nil {

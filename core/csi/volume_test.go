@@ -162,9 +162,9 @@ func TestVolumeIsDetachedByForce(t *testing.T) {
 }
 
 // Without a controller that attaches volumes, a pod says that the agent does not either.
-func TestNothingIsAttached(t *testing.T) {
+func TestNoAttachDetachController(t *testing.T) {
 	n := newNode(t)
-	n.attachesNothing = true
+	n.noAttachDetach = true
 	n.run().register()
 	n.calls = nil
 	const want = `AttachVolume.Attach failed for volume "pv-1" : attaching volumes from the ` +

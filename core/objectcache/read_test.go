@@ -326,13 +326,19 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// A tenant who changes what a pod waits for has it read no more often.
-func TestUnusableThatChanges(t *testing.T) {
+// newUnusable returns a harness whose object was read, and which its user cannot use.
+func newUnusable(t *testing.T) *harness {
 	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
 	r.addReference("x")
 	r.plan(0)
 	r.complete(0, "1", false, nil)
 	r.store.SetUsable(secretTarget, "x", false, t0)
+	return r
+}
+
+// A tenant who changes what a pod waits for has it read no more often.
+func TestUnusableThatChanges(t *testing.T) {
+	r := newUnusable(t)
 	reads := 0
 	for at := time.Duration(0); at < 5*time.Minute; at += 50 * time.Millisecond {
 		if r.plan(at) {
@@ -348,11 +354,7 @@ func TestUnusableThatChanges(t *testing.T) {
 
 // One that could not be used and is removed is read again soon, since it may be created again.
 func TestUnusableThatIsRemoved(t *testing.T) {
-	r := newHarness(t, Strategy{SyncPeriod: time.Minute})
-	r.addReference("x")
-	r.plan(0)
-	r.complete(0, "1", false, nil)
-	r.store.SetUsable(secretTarget, "x", false, t0)
+	r := newUnusable(t)
 	at := 250 * time.Millisecond
 	r.plan(at)
 	r.complete(at, "", false, world.Errorf(world.KindNotFound, "GetObject", "not found"))

@@ -330,15 +330,19 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// withOption returns a persistent volume that is mounted with an option.
+func withOption(option string, source v1.PersistentVolumeSource) v1.PersistentVolumeSpec {
+	mode := v1.PersistentVolumeFilesystem
+	return v1.PersistentVolumeSpec{MountOptions: []string{option}, VolumeMode: &mode,
+		ClaimRef: &v1.ObjectReference{UID: "c-1"}, PersistentVolumeSource: source}
+}
+
 // A pod that waits for a volume of a CSI driver asks for it with the options that the persistent
 // volume has by now. Once it has the volume, it keeps asking for it as it was.
 func TestOptionsOfWaitingCSIVolume(t *testing.T) {
 	pv := func(option string) v1.PersistentVolumeSpec {
-		mode := v1.PersistentVolumeFilesystem
-		return v1.PersistentVolumeSpec{MountOptions: []string{option}, VolumeMode: &mode,
-			ClaimRef: &v1.ObjectReference{UID: "c-1"},
-			PersistentVolumeSource: v1.PersistentVolumeSource{
-				CSI: &v1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}}}
+		return withOption(option, v1.PersistentVolumeSource{
+			CSI: &v1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "h"}})
 	}
 	pod, s := claimed(pv("wrong")), &Set{}
 	var shared Shared
@@ -365,11 +369,8 @@ func TestOptionsOfWaitingCSIVolume(t *testing.T) {
 // The options of a disk are those of its PersistentVolume as long as the pod waits for it.
 func TestOptionsOfWaitingDisk(t *testing.T) {
 	pv := func(option string) v1.PersistentVolumeSpec {
-		mode := v1.PersistentVolumeFilesystem
-		return v1.PersistentVolumeSpec{MountOptions: []string{option}, VolumeMode: &mode,
-			ClaimRef: &v1.ObjectReference{UID: "c-1"},
-			PersistentVolumeSource: v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{
-				TargetPortal: "10.0.0.1:3260", IQN: "iqn.2026-11.test:a"}}}
+		return withOption(option, v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{
+			TargetPortal: "10.0.0.1:3260", IQN: "iqn.2026-11.test:a"}})
 	}
 	pod, s := claimed(pv("wrong")), &Set{}
 	var asked []string

@@ -154,7 +154,7 @@ func (s *Server) patch(by requester, m *world.PatchObject) (world.Object, *world
 	if m.Status {
 		target = withoutSpec(old)
 	}
-	// As the API server does it, the object is a map between its two forms and never a text.
+	// As in the API server, the patch is merged into the object as a map, which is not encoded.
 	original, e := runtime.DefaultUnstructuredConverter.ToUnstructured(runtimeObject(&target))
 	if e != nil {
 		panic("apiserver: " + e.Error())

@@ -56,11 +56,11 @@ func (l *Left) subPathProblems(uid string, p *v1.Pod) []string {
 	known := map[string]bool{}
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
-		known[v.Name] = true
+		name := v.Name
 		if pv := l.VolumeOf(p, v); pv != nil {
-			delete(known, v.Name)
-			known[pv.Name] = true
+			name = pv.Name
 		}
+		known[name] = true
 	}
 	var problems []string
 	dir := subPathsDir(l.RootDir + "/pods/" + uid)

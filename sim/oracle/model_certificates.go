@@ -19,8 +19,8 @@ type certificateModel struct {
 	ofSource map[certificateSource][]*certificateRequest
 	byUID    map[string]*certificateRequest
 	hasKeys  bool // the machine has made a private key
-	// keys are the private keys that files of volumes had, by their PEM blocks' bytes: to parse one
-	// takes as long as a hundred facts.
+	// keys are the private keys that files of volumes had, by their PEM blocks' bytes. Each is parsed
+	// once.
 	keys map[string]any
 	// expiredAt is when an Event last said that a certificate of a pod has expired, by the pod's UID.
 	expiredAt map[string]time.Time

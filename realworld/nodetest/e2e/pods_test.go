@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,19 +43,25 @@ func isSampled(t *testing.T, p *part) bool {
 	default:
 		t.Fatalf("RUNTIMES=%s: want all or sample", which)
 	}
-	path, err := seedletBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile(path)
+	sum, err := programSum()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := fnv.New32a()
 	h.Write([]byte(p.name))
-	h.Write(program)
+	h.Write(sum[:])
 	return h.Sum32()%olderSample == 0
 }
+
+// programSum identifies the program of the agent.
+var programSum = sync.OnceValues(func() (sum [sha256.Size]byte, err error) {
+	path, err := seedletBinary()
+	if err != nil {
+		return sum, err
+	}
+	program, err := os.ReadFile(path)
+	return sha256.Sum256(program), err
+})
 
 // TestPods runs one pod or a few for each feature of pods. All parts run in parallel on one node.
 func TestPods(t *testing.T) {
